@@ -50,6 +50,7 @@ PAGE_OF_KEY = {
     **dict.fromkeys(("evaluations", "metrics"), "metrics"),
     "execution": "execution",
     "observability": "observability",
+    "recordings": "execution",
 }
 """The page of each key at the top of a file."""
 HEADINGS = {
@@ -339,9 +340,9 @@ def _range(value: Schema) -> str:
 def _setting_rows() -> Iterator[str]:
     properties = schema_of(ExecutionConfig)["properties"]
     for name, field in setting_fields().items():
-        if field.variable != f"HOLODECK_{name.upper()}":
-            raise LookupError(f"the variable of {name} is {field.variable}; say so in the table")
-        flags = ", ".join(f"`{flag}`" for flag in field.flags)
+        has_own_name = field.variable != f"HOLODECK_{name.upper()}"
+        own_name = (field.variable,) if has_own_name else ()
+        flags = ", ".join(f"`{flag}`" for flag in (*field.flags, *own_name))
         description = properties[name]["description"]
         default = format_default(field.setting.default)
         values = [*filter(None, [flags]), *([] if default == "none" else [f"default {default}"])]

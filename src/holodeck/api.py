@@ -95,6 +95,9 @@ class RunSettings(TypedDict, total=False):
     cache_key: str
     cache_mode: Literal["auto", "record", "replay", "off"]
     cache_dir: str
+    recordings: str
+    recording: Literal["replay", "missing", "failed", "all", "off"]
+    strict_recordings: bool
 
 
 class CaseSelection(TypedDict, total=False):

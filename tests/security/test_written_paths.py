@@ -15,6 +15,7 @@ FILE_TOOL = {"type": "vectorstore", "name": "search", "source": "notes.md"}
 KEYS = {
     "execution.events": lambda path: {"execution": {"events": path}},
     "execution.cache_dir": lambda path: {"execution": {"cache_dir": path}},
+    "execution.recordings": lambda path: {"execution": {"recordings": path, "recording": "all"}},
     "storage_directory": lambda path: {
         "observability": {
             "exporters": {

@@ -11,7 +11,7 @@ from holodeck.config.settings import conflict_message
 from holodeck.config.yaml.validation_errors import expected_value
 from holodeck.lib.support.text import quote
 from holodeck.lib.ui.help import GroupedOption
-from holodeck.models.config import ExecutionConfig, SettingField, setting_fields
+from holodeck.models.config import COMMAND_LINE, ExecutionConfig, SettingField, setting_fields
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +58,8 @@ def option(declared: SettingField) -> Callable[[F], F]:
     attributes: dict[str, Any] = {"type": SettingType(declared), "metavar": setting.metavar}
     if _is_switch(declared):
         long, *short = names
-        names = [*short, f"{long}/{off_flag(long)}"]
+        on = " " if setting.has_only_off_flag else long  # or click takes `/` for a prefix
+        names = [*short, f"{on}/{off_flag(long)}"]
         attributes = {"default": None}
     return click.option(
         *names,
@@ -87,7 +88,7 @@ def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
 
 
 def _source(declared: SettingField, value: Any) -> str:
-    flag = declared.flags[0] if declared.flags else declared.field
+    flag = declared.flags[0] if declared.flags else COMMAND_LINE
     return off_flag(flag) if value is False else flag
 
 

@@ -14,7 +14,7 @@ from holodeck.config.yaml.source import KeyPath, format_key_path
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used, walk
-from holodeck.models.config import GlobalConfig, Setting
+from holodeck.models.config import GlobalConfig, setting_fields
 from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.metrics.azure import AzureProject
 from holodeck.models.metrics.base import ClassMetric
@@ -163,7 +163,7 @@ def _named_by_variables(agent: Agent, env: Environment) -> Iterator[Address]:
     """Yield the addresses that only variables name: of a Ray cluster, which gets the agent's
     folder, and of the storage that documents come from, which gets the user's key.
     """
-    place = env.get(Setting.variable("run_on"), "")
+    place = env.get(setting_fields()["run_on"].variable, "")
     if "://" in place:
         yield Address(("execution", "run_on"), place)
     for index, tool in enumerate(agent.tools or ()):

@@ -24,6 +24,7 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.observability import ObservabilityConfig
+from holodeck.models.recordings import RecordingsConfig
 from holodeck.models.test_case import CaseSettings, TestCaseModel
 from holodeck.models.token_usage import PriceTable
 from holodeck.models.tool import ToolUnion
@@ -203,6 +204,8 @@ class Agent(StandIns, _AgentHead):
     """Settings of the run."""
     prices: PriceTable | None = None
     """Prices of the models, in addition to `prices` in the configuration files."""
+    recordings: RecordingsConfig | None = None
+    """What recordings leave out of requests, and how old they may be."""
     observability: Annotated[ObservabilityConfig, BuiltWhenUsed(ObservabilityConfig)] | None = None
     """Traces of the run."""
     claude: ClaudeConfig | None = None

@@ -82,7 +82,7 @@ def validate_min_pass(
 
 
 LIMITS, REPEATS, RUN = "Limits", "Retries and repeats", "Run"
-OUTPUT, CACHE = "Output", "Cache"
+OUTPUT, CACHE = "Output", "Cache and recordings"
 COMMAND_LINE = "command line"
 """The source of values that the caller of a run sets without a flag."""
 
@@ -105,6 +105,10 @@ class Setting:
     """The flag of a single letter."""
     aliases: tuple[str, ...] = ()
     """Older flags that work but are not in the help."""
+    variable_name: str | None = None
+    """The environment variable, if it has another name than the field."""
+    has_only_off_flag: bool = False
+    """Whether the flag of a switch only turns it off, as `--no-record` does."""
     rival: str | None = None
     """An alternative field; the one from the stronger source wins."""
     reaches_out: bool = False
@@ -119,10 +123,9 @@ class Setting:
         long = self.flag or f"--{field.replace('_', '-')}"
         return (long,) if self.short is None else (long, self.short)
 
-    @staticmethod
-    def variable(field: str) -> str:
-        """Return the environment variable of a field."""
-        return f"HOLODECK_{field.upper()}"
+    def variable(self, field: str) -> str:
+        """Return the environment variable of the setting in a field."""
+        return self.variable_name or f"HOLODECK_{field.upper()}"
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -131,6 +134,8 @@ class Setting:
         return {**handler(schema), "description": self.help, "default": self.default}
 
 
+RecordingMode = Literal["replay", "missing", "failed", "all", "off"]
+"""What a run does with recordings."""
 ReportDetail = Literal["failures", "all"]
 """Which tests a report in Markdown has."""
 
@@ -294,7 +299,9 @@ class ExecutionConfig(Model):
     quiet: Annotated[
         bool | None, Setting(False, "Show only failures and the summary.", OUTPUT, short="-q")
     ] = None
-    record: Annotated[bool | None, Setting(True, "Write a run record.", OUTPUT)] = None
+    record: Annotated[
+        bool | None, Setting(True, "Write a run record.", OUTPUT, has_only_off_flag=True)
+    ] = None
     """Records are in .holodeck/runs."""
     report_detail: Annotated[
         ReportDetail | None, Setting("all", "Markdown: all tests or failures.", OUTPUT, "DETAIL")
@@ -318,6 +325,24 @@ class ExecutionConfig(Model):
     ] = None
     """Downloaded files are in its folder `files`. The variable also sets the folder of local
     models."""
+
+    recordings: Annotated[
+        WrittenPath | None,
+        Setting(
+            None, "Folder of recordings.", CACHE, "DIR", variable_name="HOLODECK_RECORDINGS_DIR"
+        ),
+    ] = None
+    """Of the responses of models and tools; each agent has a folder of its own in it."""
+    recording: Annotated[
+        RecordingMode | None,
+        Setting("off", "What is recorded or replayed.", variable_name="HOLODECK_RECORDINGS"),
+    ] = None
+    """`replay` answers from the recordings, and nothing else; `missing` records what they lack,
+    `failed` that of cases which have a recording, `all` everything anew; `off` uses none."""
+    strict_recordings: Annotated[
+        bool | None, Setting(False, "Outdated recordings are errors.", CACHE)
+    ] = None
+    """Otherwise a note says that they are older than `max_age_days`, or that the agent changed."""
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -355,7 +380,7 @@ class ExecutionConfig(Model):
     def start_of(self, field: str, folder: Path) -> Path:
         """Return where a relative path starts: in a configuration file from `folder`, in a `.env`
         file from its own, elsewhere from the working folder."""
-        source, variable = self.source_of(field), Setting.variable(field)
+        source, variable = self.source_of(field), setting_fields()[field].variable
         if source.startswith(f"{variable} in "):
             return Path(source.removeprefix(f"{variable} in ")).parent
         is_code = source in {"given", "default"}
@@ -380,7 +405,7 @@ class SettingField:
 
     @property
     def variable(self) -> str:
-        return Setting.variable(self.field)
+        return self.setting.variable(self.field)
 
     @property
     def flags(self) -> tuple[str, ...]:

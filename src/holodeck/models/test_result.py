@@ -16,6 +16,7 @@ from holodeck.models.results.outcome import (
     Outcome,
     RaisedError,
     Reason,
+    RecordingUse,
     StopKind,
 )
 from holodeck.models.results.turn import (
@@ -168,6 +169,8 @@ class TestResult(PartResult, CaseIdentity):
     """Why the case was not run, as one word; None if it was."""
     skip_reason: str | None = None
     """Why the case was not run; None if it was."""
+    recording: RecordingUse | None = Field(default=None, exclude_if=lambda use: use is None)
+    """What was replayed and recorded; None without recordings."""
     todo: str | None = None
     """What is still to be written in the case, which cannot pass until then; None if nothing is."""
     messages: list[Json] = []
@@ -358,6 +361,8 @@ class ReportSummary(Model):
     """k → the probability that all of k runs of a case pass (pass^k), likewise."""
     cost: Cost | None = None
     """The cost of all tests; None if the configuration has no `prices`."""
+    recordings: RecordingUse | None = Field(default=None, exclude_if=lambda use: use is None)
+    """What was replayed and recorded, with the oldest day; None without recordings."""
     simulator_calls: Count = 0
     simulator_usage: TokenUsage = TokenUsage()
     """The tokens of the simulated users."""

@@ -8,7 +8,7 @@ from support.cli import run_cli
 
 GROUPS = (
     "Input", "Selection", "Comparison", "Preview", "Run", "Resuming", "Limits",
-    "Retries and repeats", "Output", "Cache", "Other",
+    "Retries and repeats", "Output", "Cache and recordings", "Other",
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ NO_PATHS = {
     "HttpAnswerPaths.retrieval_context", "HttpAnswerPaths.tool_calls", "HttpBackendConfig.parse",
     "HttpBackendConfig.prepare", "HttpSessionStart.id", "PassagePaths.path",
     "ToolCallPaths.arguments", "ToolCallPaths.path",
+    # of the body of a request
+    "IgnoreRule.path",
 }  # fmt: skip
 """Fields whose name or description speaks of files although they hold no path, or that name what
 is run: programs and Python modules."""
@@ -68,6 +70,7 @@ def test_the_written_paths_are_known():
     assert written == {
         "ExecutionConfig.events",
         "ExecutionConfig.cache_dir",
+        "ExecutionConfig.recordings",
         "DatabaseConfig.path",
         "VectorStoreSettings.path",
         "AzureMonitorExporterConfig.storage_directory",

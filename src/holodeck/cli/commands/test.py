@@ -46,6 +46,9 @@ def _skip_invalid(context: click.Context, _: click.Parameter, is_given: bool) ->
         context.with_resource(skip_invalid_suites())
 
 
+_record = partial(click.option, cls=GroupedOption, group="Cache and recordings")
+
+
 # These options have no YAML key: a file cannot know whether a person watches, and it must not
 # be able to make a run smaller than it looks.
 _OPTIONS = (
@@ -150,6 +153,16 @@ _OPTIONS = (
     ),
     _resume("--retry-errors", is_flag=True, help="With --resume: also rerun cases with errors."),
     _resume("--force", is_flag=True, help="With --resume: rerun cases that have changed."),
+    _record(
+        "--record",
+        "record_mode",
+        is_flag=False,
+        flag_value="missing",
+        type=click.Choice(["missing", "all", "failed"]),
+        metavar="[WHAT]",
+        help="Record: missing (default), all, failed.",
+    ),
+    _record("--replay", is_flag=True, help="Answer from recordings only."),
     _run("--debug", is_flag=True, help="Type messages in place of simulated users."),
     _run("--watch", is_flag=True, help="Rerun affected cases whenever a file changes."),
     _run("--tell-watcher", type=click.Path(path_type=Path), hidden=True),
@@ -212,7 +225,7 @@ def test(
         context.with_resource(tracking)
     test_options = TestOptions(
         request=request,
-        settings=cli_config(options),
+        settings=cli_config(options | {"recording": _recording_mode(options)}),
         targets=report_targets(outputs, report_format),
         preview_mode=preview_mode,
         as_json=options["as_json"],
@@ -257,6 +270,13 @@ def _preview_mode(options: Mapping[str, Any], outputs: Sequence[Path]) -> "Previ
         if value:
             raise click.UsageError(f"{flags[0]} runs nothing; remove {flag}")
     return "list" if options["only_list"] else "plan"
+
+
+def _recording_mode(options: Mapping[str, Any]) -> str | None:
+    """Return what to record or replay; None if the command line does not say."""
+    if options["replay"] and options["record_mode"] is not None:
+        raise click.UsageError("--record and --replay exclude each other; use one of them")
+    return "replay" if options["replay"] else options["record_mode"]
 
 
 def _check_resume(options: Mapping[str, Any]) -> None:

@@ -30,6 +30,7 @@ from holodeck.lib.user_code.asserts import count_asserts, describe_failed_assert
 from holodeck.lib.user_code.code_root import CodeFolders
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.metrics.text import LatencyMetric
+from holodeck.models.results.evidence import unknown_reason
 
 _KEYS = ("score", "passed", "reason")
 _ALLOWED_RESULTS = (
@@ -251,7 +252,7 @@ class LatencyEvaluator(ScoredEvaluator, metric="latency"):
         observation: Observation = kwargs["observation"]
         taken_ms, max_ms = observation.latency_ms, self.settings.max_ms
         if taken_ms is None:
-            raise EvaluationError(f"{self.name} needs latency_ms, which was not measured")
+            raise EvaluationError(unknown_reason("latency", observation.evidence))
         passed = taken_ms <= max_ms
         score = 1.0 if passed else max_ms / taken_ms
         return Score(score, passed, f"{taken_ms:.0f} ms of {max_ms} ms allowed")

@@ -20,11 +20,16 @@ from holodeck.lib.llm.completion import (
 from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
 from holodeck.lib.llm.http_client import HttpClient
-from holodeck.lib.llm.http_connection import Response
+from holodeck.lib.llm.http_connection import Response, Server
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.model import note_request
-from holodeck.lib.llm.request_handler import RequestHandler, StreamedResponse, request_handler
+from holodeck.lib.llm.request_handler import (
+    AGENT,
+    RequestHandler,
+    StreamedResponse,
+    request_handler,
+)
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
 from holodeck.lib.llm.retry import retry as retry_request
 from holodeck.lib.observability import names, span
@@ -39,8 +44,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATH = "/chat/completions"
-AGENT = "agent"
-"""The kind of work whose requests are parts of a call, which has a limit as a whole."""
 
 
 @dataclass
@@ -219,7 +222,8 @@ class ChatClient:
         }
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
-        self._is_of_agent = kind == AGENT
+        self._kind = kind
+        self._path = _path_below(endpoint.server)
         timeout = None if kind == AGENT else limits.timeout
         self._sender = RequestSender(endpoint.name, limiters, kind, timeout=timeout)
         self._http = HttpClient(
@@ -292,7 +296,11 @@ class ChatClient:
         The stack closes the response.
         """
         handler = self._handler
-        opened = self._open(body) if handler is None else handler.answer(PATH, body, self._open)
+        opened = (
+            self._open(body)
+            if handler is None
+            else handler.answer("POST", self._path, body, self._open)
+        )
         response = await stack.enter_async_context(opened)
         self._limiters.note_reached(self._endpoint.name)
         headers = _by_name(response)
@@ -305,8 +313,8 @@ class ChatClient:
 
     @property
     def _handler(self) -> RequestHandler | None:
-        """What answers the requests of the running case; only those of its agent."""
-        return request_handler.get() if self._is_of_agent else None
+        """What answers the requests of the running case."""
+        return request_handler(self._kind)
 
     @asynccontextmanager
     async def _open(self, body: bytes) -> AsyncIterator[StreamedResponse]:
@@ -324,7 +332,7 @@ class ChatClient:
         handler = self._handler
         if handler is None:
             return await self._http.send(self._http.encode(body))
-        async with handler.answer(PATH, body, self._open) as response:
+        async with handler.answer("POST", self._path, body, self._open) as response:
             content = b"".join([piece async for piece in response.body])
         return Response(response.status, _by_name(response), content)
 
@@ -342,6 +350,12 @@ class ChatClient:
                 current.set({names.INPUT_TOKENS: usage.prompt_tokens})
                 current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
             return answer
+
+
+def _path_below(server: Server) -> str:
+    """Return the path below the base URL, which recordings know a request by."""
+    path = server.parts.path
+    return PATH if path.endswith(PATH) else f"/{path.rpartition('/')[2]}"
 
 
 def _by_name(response: StreamedResponse) -> dict[str, str]:

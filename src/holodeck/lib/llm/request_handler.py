@@ -1,9 +1,10 @@
-"""The way that every request of an agent to its model takes in a run of a test case."""
+"""The way that every request to a model takes in a run of a test case."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -25,30 +26,54 @@ Send = Callable[[bytes], AbstractAsyncContextManager[StreamedResponse]]
 
 
 class RequestHandler(Protocol):
-    """Answers the requests of an agent to its model: itself, or with what the model answers.
+    """Answers requests to a model: itself, or with what the model answers.
 
-    There is one for each run of a case, whether its requests come from our own client or through
-    the tap. It is called on one event loop, which may be that of the tap.
+    There is one for each run of a case and kind of work, whether the requests come from our own
+    client or through the tap. It is called on one event loop, which may be that of the tap.
     """
 
     def answer(
-        self, path: str, body: bytes, send: Send
+        self, method: str, path: str, body: bytes, send: Send
     ) -> AbstractAsyncContextManager[StreamedResponse]:
-        """Yield the response to a POST of `body` to `path`, which is relative to the base URL."""
+        """Yield the response to a request; `path` is relative to the base URL, with the query."""
         ...
 
 
-request_handler: ContextVar[RequestHandler | None] = ContextVar(
-    "holodeck_request_handler", default=None
+@dataclass(frozen=True)
+class HandlerChain:
+    """Asks a handler, and what that one sends on, the next."""
+
+    first: RequestHandler
+    second: RequestHandler
+
+    def answer(
+        self, method: str, path: str, body: bytes, send: Send
+    ) -> AbstractAsyncContextManager[StreamedResponse]:
+        """Yield the response to a request; see `RequestHandler`."""
+
+        def send_on(body: bytes) -> AbstractAsyncContextManager[StreamedResponse]:
+            return self.second.answer(method, path, body, send)
+
+        return self.first.answer(method, path, body, send_on)
+
+
+AGENT = "agent"
+"""The kind of work of the agent under test; other kinds are those of judges and so on."""
+_handlers: ContextVar[Mapping[str, RequestHandler]] = ContextVar(
+    "holodeck_request_handlers", default=MappingProxyType({})
 )
-"""The handler of the run of a case; None leaves its requests to the model alone."""
+
+
+def request_handler(kind: str = AGENT) -> RequestHandler | None:
+    """Return what answers the requests of that kind of work here; None leaves them to the model."""
+    return _handlers.get().get(kind)
 
 
 @contextmanager
-def answering_requests(handler: RequestHandler | None) -> Iterator[None]:
-    """Let the handler answer the requests of the agent within the block."""
-    token = request_handler.set(handler)
+def answering_requests(handlers: Mapping[str, RequestHandler]) -> Iterator[None]:
+    """Let the handlers answer the requests of their kinds of work within the block."""
+    token = _handlers.set({**_handlers.get(), **handlers})
     try:
         yield
     finally:
-        request_handler.reset(token)
+        _handlers.reset(token)

@@ -11,6 +11,7 @@ from holodeck.models.results.outcome import ModelCost, Outcome
 from holodeck.models.test_result import PartResult, TestResult
 from holodeck.models.token_usage import Cost, Price, PriceTable, TokenUsage
 
+REPLAYED = "responses were replayed"
 _A_MILLION = 1_000_000
 _TWO_DECIMALS_FROM = 1
 """Smaller amounts are shown with three significant digits."""
@@ -48,6 +49,8 @@ def with_cost(result: TestResult, agent: Agent) -> TestResult:
 
 def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     """Return what a case cost; `agents` is the model of the agent."""
+    if any(run.recording is not None and run.recording.replayed for run in result.single_runs):
+        return _cost(prices.unit, (None, None, None), [REPLAYED], {})
     agent = list(agent_charges(result, agents))
     judges = list(judge_charges(result))
     users = list(simulator_charges(result))

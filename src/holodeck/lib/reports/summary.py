@@ -8,6 +8,7 @@ from statistics import fmean
 from holodeck.errors import ExitCode, worst_exit_code
 from holodeck.lib.reports.costs import describe_cost, total_cost
 from holodeck.lib.support.text import plural
+from holodeck.models.results.outcome import RecordingUse
 from holodeck.models.test_result import (
     Outcome,
     Repeats,
@@ -79,9 +80,34 @@ def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary
         judge_calls=sum(cost.calls for cost in judges),
         judge_usage=_sum_of(cost.tokens for cost in judges),
         cost=total_cost(results),
+        recordings=_sum_of_recordings(run.recording for run in runs),
         simulator_calls=sum(cost.calls for cost in simulators),
         simulator_usage=_sum_of(cost.tokens for cost in simulators),
     )
+
+
+def _sum_of_recordings(uses: Iterable[RecordingUse | None]) -> RecordingUse | None:
+    known = [use for use in uses if use is not None]
+    models = {use.model for use in known if use.replayed}
+    return (
+        RecordingUse(
+            replayed=sum(use.replayed for use in known),
+            live=sum(use.live for use in known),
+            unused=sum(use.unused for use in known),
+            recorded=min((use.recorded for use in known if use.recorded), default=None),
+            model=models.pop() if len(models) == 1 else None,
+        )
+        if known
+        else None
+    )
+
+
+def describe_recordings(use: RecordingUse) -> str:
+    """Return such as `47 replayed, 0 live; recorded 2026-11-15 with openai/gpt-x; 2 unused`."""
+    day = f"; recorded {use.recorded}" if use.recorded else ""
+    model = f" with {use.model}" if day and use.model else ""
+    unused = f"; {plural(use.unused, 'entry', 'entries')} unused" if use.unused else ""
+    return f"{use.replayed:,} replayed, {use.live:,} live{day}{model}{unused}"
 
 
 def _is_whole(repeats: Repeats) -> bool:
@@ -146,6 +172,8 @@ def model_usage(summary: ReportSummary) -> Iterator[tuple[str, str]]:
         if calls:
             tokens = plural(usage.total_tokens, "token", form=",")
             yield title, f"{plural(calls, 'call')}, {tokens}"
+    if summary.recordings is not None:
+        yield "Recordings", describe_recordings(summary.recordings)
     if summary.cost is not None:
         yield COST, describe_cost(summary.cost)
 

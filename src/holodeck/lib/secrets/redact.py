@@ -161,6 +161,10 @@ class Redactor:
             text = _PARAMETER.sub(_mask_named, text)
         return _OPTION.sub(_mask_named, text) if "--" in text else text
 
+    def holds_known(self, text: str) -> bool:
+        """Whether one of the known secrets is in the text, in any spelling."""
+        return self._known is not None and self._known.search(text) is not None
+
     def _redact_wrapped(self, match: re.Match[str]) -> str:
         """Return base64 in lines; as one line if that shows a known secret."""
         assert self._known is not None  # noqa: S101 - the caller knows

@@ -99,9 +99,11 @@ class CaseRequests:
         return [request.document for request in self._requests]
 
     @asynccontextmanager
-    async def answer(self, path: str, body: bytes, send: Send) -> AsyncIterator[StreamedResponse]:
+    async def answer(
+        self, method: str, path: str, body: bytes, send: Send
+    ) -> AsyncIterator[StreamedResponse]:
         """Yield the response to a request; see `RequestHandler`."""
-        if find_reader("POST", path) in {OtherRequest, Embeddings}:
+        if find_reader(method, path) in {OtherRequest, Embeddings}:
             async with send(body) as response:
                 yield response
             return

@@ -31,7 +31,7 @@ class TappedTurn:
     """What the tap saw of a turn; what it requested is known once the turn is over."""
 
     exchanges: list[TappedExchange] = field(default_factory=list)
-    handler: RequestHandler | None = field(default_factory=request_handler.get)
+    handler: RequestHandler | None = field(default_factory=request_handler)
     """What answers the requests of the running case; None leaves them to the model alone."""
     stubs: TakesCalls | None = field(default_factory=current_stubs)
     """What takes the calls of tools in the running case; None if they all run."""

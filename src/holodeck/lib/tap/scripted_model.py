@@ -64,10 +64,8 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def _respond(self, received: ReceivedRequest) -> AsyncIterator[StreamedResponse]:
-        if received.method != "POST":
-            yield error_response(NO_REPLY, "no_model", NO_MODEL)
-            return
-        async with self._requests.answer(received.target, received.body, _no_model) as response:
+        method, path, body = received.method, received.target, received.body
+        async with self._requests.answer(method, path, body, _no_model) as response:
             yield response
 
 

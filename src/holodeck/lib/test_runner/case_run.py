@@ -5,6 +5,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from holodeck.lib.file_processor import FileReader
 from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import override_call_limit
+from holodeck.lib.llm.request_handler import answering_requests
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
@@ -41,6 +43,7 @@ from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import TestResult
 
 if TYPE_CHECKING:
+    from holodeck.lib.recordings.store import Recordings
     from holodeck.lib.test_runner.events import RunEvents
     from holodeck.lib.test_runner.turns.conversation import ConversationRunner
     from holodeck.lib.test_runner.turns.traced_turns import TurnTraces
@@ -71,9 +74,12 @@ class CaseRun:
         setup: What the runs of all cases share.
         index: The index of the case.
         backend: The agent, with the context of the case.
+        repetition: Which repetition of the case it is, from 1.
     """
 
-    def __init__(self, setup: "CaseSetup", index: int, backend: AgentBackend) -> None:
+    def __init__(
+        self, setup: "CaseSetup", index: int, backend: AgentBackend, repetition: int
+    ) -> None:
         self.case = (setup.agent.test_cases or [])[index]
         self.state = CaseState(self.case, setup.histories.get(index, ()))
         if self.case.stubs_of_tools or self.case.is_sealed:
@@ -89,6 +95,8 @@ class CaseRun:
 
             replies = self.case.model_replies or ([] if is_scripted else None)
             self.state.requests = CaseRequests(replies, self.case.model_faults or ())
+        if setup.recordings is not None:
+            self.state.recording = setup.recordings.of_case(index, repetition)
         self._setup = setup
         self._backend = backend
         self._checks = setup.evaluator_set.checks_of(index)
@@ -98,7 +106,10 @@ class CaseRun:
 
     async def run(self) -> FinishedRun:
         """Run the case. Only cancellation and configuration errors are raised."""
-        with outside_of_turns():  # but for those of the agent
+        # but for those of the agent
+        recording = self.state.recording
+        handlers = {} if recording is None else recording.handlers("judge", "simulator")
+        with outside_of_turns(), answering_requests(handlers):
             run = self._run() if self._events is None else self._events.publish_run(self._run)
             result = await run
         state = self.state
@@ -131,6 +142,8 @@ class CaseRun:
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
                 state.add_error(error)
+            if state.recording is not None and self._setup.recordings is not None:
+                self._setup.recordings.save(state.recording)
             result = self._result(self._elapsed_seconds() - state.waited_seconds)
             current.set(
                 {
@@ -206,6 +219,8 @@ class CaseSetup:
     """Publishes what happens; None if nobody listens."""
     traces: "TurnTraces | None" = field(default=None, init=False)
     """Collects the spans of the agent; None if no case checks any."""
+    recordings: "Recordings | None" = field(default=None, init=False)
+    """None if nothing is recorded or replayed."""
     runners: "Mapping[int, ConversationRunner]" = field(default_factory=dict, init=False)
     """Those of the cases with a script or a simulated user, by index."""
 
@@ -250,14 +265,35 @@ class CaseSetup:
         if self.events is not None:
             self.events.open(options)
 
+    @contextmanager
+    def opened_recordings(self, source: str) -> Iterator[None]:
+        """Record and replay within the block, as the settings say; `source` is the agent.yaml.
+
+        Raises ConfigError for recordings that cannot be replayed, and ReportError.
+        """
+        mode = self.config.recording
+        if mode is None or mode == "off":
+            yield
+            return
+        # Few runs use recordings.
+        from holodeck.lib.test_runner.recordings import open_recordings  # noqa: PLC0415
+
+        note = self.evaluator_set.note
+        opened = open_recordings(self.agent, mode, self.config, self.config_loader, source, note)
+        with opened as recordings:
+            self.recordings = recordings
+            yield
+
     async def start_traces(self) -> None:
         """Begin to receive spans if cases check them."""
         if self.traces is not None:
             await self.traces.start()
 
-    def new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
-        """Return a new run of the case at that index."""
-        return CaseRun(self, index, self.backend_for(backend, index, case))
+    def new_run(
+        self, backend: AgentBackend, index: int, case: TestCaseModel, repetition: int
+    ) -> CaseRun:
+        """Return a new run of the case at that index; repetitions are counted from 1."""
+        return CaseRun(self, index, self.backend_for(backend, index, case), repetition)
 
     def backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
         """Return the backend with the context of the case.

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.llm.request_handler import AGENT, HandlerChain
 from holodeck.lib.support.text import describe
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import EarlierMessage, Image, Message
@@ -27,6 +28,8 @@ from holodeck.models.test_result import (
 )
 
 if TYPE_CHECKING:
+    from holodeck.lib.llm.request_handler import RequestHandler
+    from holodeck.lib.recordings.recording import Recording
     from holodeck.lib.stubs.case_stubs import CaseStubs
     from holodeck.lib.tap.case_requests import CaseRequests
 
@@ -89,6 +92,8 @@ class CaseState:
     """What takes the calls of tools; None if they all run."""
     requests: "CaseRequests | None" = None
     """What answers the requests to the model; None if only the model does."""
+    recording: "Recording | None" = None
+    """What is recorded and replayed of the case; None without recordings."""
 
     ending: ConversationEnd | None = None
     """How a conversation ended."""
@@ -102,6 +107,24 @@ class CaseState:
     """What is decided by now; scripts check turns and ask the judge during the conversation."""
     late_ending: ConversationEnd | None = None
     """How the case ends if its time runs out now; None while holodeck waits for the agent."""
+
+    @property
+    def handler(self) -> "RequestHandler | None":
+        """What answers the requests of the agent; None if only its model does."""
+        if self.recording is None:
+            return self.requests
+        recorded = self.recording.handlers(AGENT)[AGENT]
+        return recorded if self.requests is None else HandlerChain(self.requests, recorded)
+
+    @property
+    def replayed_count(self) -> int:
+        """How many requests and tool calls of the agent have been replayed."""
+        return 0 if self.recording is None else self.recording.replayed_of(AGENT, "tool")
+
+    @property
+    def misses(self) -> Sequence[str]:
+        """Why requests got no answer, because they are not recorded."""
+        return () if self.recording is None else self.recording.misses
 
     @cached_property
     def conversation_id(self) -> str:

@@ -297,6 +297,12 @@ class TestExecutor:
 
     @asynccontextmanager
     async def _open_own_lane(self) -> AsyncIterator[Lane]:
+        with self.setup.opened_recordings(self.agent_config_path):
+            async with self._open_lane_here() as lane:
+                yield lane
+
+    @asynccontextmanager
+    async def _open_lane_here(self) -> AsyncIterator[Lane]:
         warming_up = asyncio.create_task(self.setup.evaluator_set.warm_up())
         self.setup.open_events()
         try:

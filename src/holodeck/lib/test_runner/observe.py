@@ -23,7 +23,7 @@ from holodeck.lib.backends.base import (
 from holodeck.lib.checks.matching import match_approvals
 from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.llm.provider_errors import refusal_behind
-from holodeck.lib.llm.request_handler import answering_requests
+from holodeck.lib.llm.request_handler import AGENT, answering_requests
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.stubs import in_place_of_tools
@@ -140,6 +140,8 @@ class _Turn:
     faults: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     agent_seconds: float | None = None
+    is_replayed: bool = False
+    """Whether responses to the agent were replayed from a recording."""
     approvals: list[Approval] | None = None
     """What the agent asked a person to approve; None if nothing was asked, or expected."""
     conversation_id: str | None = None
@@ -182,8 +184,10 @@ class _Turn:
         started = time.perf_counter()
         with span(names.invoke_agent(agent_name), attributes, kind="client") as current:
             set_content(current, names.INPUT_MESSAGES, names.message("user", message))
+            replayed_before = self.state.replayed_count
+            handlers = {} if self.state.handler is None else {AGENT: self.state.handler}
             try:
-                with in_place_of_tools(self.state.stubs), answering_requests(self.state.requests):
+                with in_place_of_tools(self.state.stubs), answering_requests(handlers):
                     await self._send(send, message)
             except Exception as error:  # noqa: BLE001 - the user's agent may raise anything
                 logger.debug("agent: %s", traceback.format_exc())
@@ -192,8 +196,10 @@ class _Turn:
                 return
             finally:
                 waited = 0.0 if self.answer is None else self.answer.waited_ms / 1000
-                self.agent_seconds = time.perf_counter() - started - waited
-                self.state.add_agent_time(self.agent_seconds, waited)
+                self.is_replayed = self.state.replayed_count > replayed_before
+                if not self.is_replayed:  # else the time says nothing
+                    self.agent_seconds = time.perf_counter() - started - waited
+                    self.state.add_agent_time(self.agent_seconds, waited)
             assert self.answer is not None  # noqa: S101 - it was sent
             response = names.message("assistant", self.answer.response)
             set_content(current, names.OUTPUT_MESSAGES, response)
@@ -318,6 +324,8 @@ class _Turn:
         source, problem = answer.source, answer.tool_calls_problem
         calls_source: Source = "tap" if "tool_calls" in answer.tapped else source
         usage_source: Source = "tap" if "token_usage" in answer.tapped else source
+        if self.is_replayed:
+            calls_source = usage_source = "replay"
         # The result of the case validates its only turn; validating the turn as well would build
         # one more schema in every run.
         turn_result: Callable[..., TurnResult] = (
@@ -347,7 +355,7 @@ class _Turn:
                 tool_calls=None if problem or answer.tool_calls is None else calls_source,
                 token_usage=None if answer.token_usage is None else usage_source,
                 tool_calls_problem=problem,
-                history="runner",
+                history="replay" if self.is_replayed else "runner",
                 tools=None if answer.tools is None else source,
                 latency=None if seconds is None else "runner",
                 agents=None if answer.agents is None else source,

@@ -206,8 +206,8 @@ class _Worker:
     def handle(self, message: Head) -> None:
         """Do what the parent asks for."""
         match message:
-            case ["run", number, index]:
-                self._tasks[number] = asyncio.create_task(self._run(number, index))
+            case ["run", number, index, repetition]:
+                self._tasks[number] = asyncio.create_task(self._run(number, index, repetition))
             case ["cancel", number] if number in self._tasks:
                 self._tasks[number].cancel()
             case ["slot", number]:
@@ -220,11 +220,12 @@ class _Worker:
                 self._is_interrupted = is_interrupted
                 self._closed.set()
 
-    async def _run(self, number: int, index: int) -> None:
+    async def _run(self, number: int, index: int, repetition: int) -> None:
         _run_number.set(number)
         enter_case(number)
         assert self._lane is not None  # noqa: S101 - the parent names no case before it is ready
-        run = self._lane.new_run(index, (self._task.agent.test_cases or [])[index])
+        case = (self._task.agent.test_cases or [])[index]
+        run = self._lane.new_run(index, case, repetition)
         try:
             finished = await run.run()
             body = json_line(finished.result)

@@ -7,7 +7,7 @@ import click
 
 GROUPS = (
     "Input", "Selection", "Comparison", "Preview", "Run", "Resuming", "Limits",
-    "Retries and repeats", "Output", "Cache", "Other",
+    "Retries and repeats", "Output", "Cache and recordings", "Other",
 )  # fmt: skip
 """In the order of the help."""
 _WIDEST_NAMES = 32
@@ -34,15 +34,15 @@ class GroupedOption(click.Option):
 
     def names_and_metavar(self, context: click.Context) -> str:
         """Return such as `-x, --[no-]fail-fast` or `-o, --output FILE`."""
-        names = sorted(self._shown_names, key=len)
-        if self.secondary_opts:
+        names = sorted(self._shown_names or self.secondary_opts, key=len)
+        if self._shown_names and self.secondary_opts:
             names[-1] = f"--[no-]{names[-1].removeprefix('--')}"
         text = ", ".join(names)
         takes_value = not self.is_flag and not self.count
         return f"{text} {self.make_metavar(context)}" if takes_value else text
 
     def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        return " / ".join(f"'{name}'" for name in self._shown_names)
+        return " / ".join(f"'{name}'" for name in self._shown_names or self.secondary_opts)
 
 
 class GroupedCommand(click.Command):

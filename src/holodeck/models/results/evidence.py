@@ -10,9 +10,9 @@ from holodeck.lib.support.text import value_in_text
 from holodeck.models.base import Json, Model
 from holodeck.models.cases.matchers import SpanStatus
 
-Source = Literal["runner", "backend", "adapter", "tap", "trace"]
+Source = Literal["runner", "backend", "adapter", "tap", "trace", "replay"]
 """Where a fact comes from: holodeck's runner, the backend that ran the agent, an adapter that read
-what the agent returned, a proxy between agent and model, or the agent's own spans."""
+what the agent returned, a proxy between agent and model, the agent's own spans, or a recording."""
 Fact = Literal[
     "tool_calls", "token_usage", "history", "tools", "latency", "agents", "retrieval_context"
 ]
@@ -82,6 +82,8 @@ UNSEEN_CALLS = "(The agent's tool calls were not observed: that none is shown pr
 
 def unknown_reason(fact: Fact, observed: Evidence | None = None) -> str:
     """Return why the fact is unknown and what to do about it; `observed` may know it better."""
+    if fact == "latency" and observed is not None and observed.history == "replay":
+        return "the latency is unknown, because responses were replayed from a recording"
     if fact == "tool_calls" and observed is not None and observed.tool_calls_problem:
         return f"the agent's tool calls are unknown: {observed.tool_calls_problem}"
     return _UNKNOWN[fact]

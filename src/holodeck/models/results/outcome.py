@@ -47,6 +47,21 @@ def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
     return next((outcome for outcome in order if outcome in outcomes), Outcome.UNCHECKED)
 
 
+class RecordingUse(Model):
+    """What of a run of a case was replayed, and what was recorded."""
+
+    replayed: Count = 0
+    """Requests and tool calls that were answered from the recording."""
+    live: Count = 0
+    """Those that took place, and were recorded."""
+    unused: Count = 0
+    """Entries of the recording that nothing asked for."""
+    recorded: str | None = None
+    """The day of the recording, as `2026-11-27`; None if it is not known, or all was live."""
+    model: str | None = None
+    """The agent's model when it was recorded; None if it has none in its configuration."""
+
+
 class Attempt(Model):
     """A failed attempt of a request, and the wait before the next one."""
 

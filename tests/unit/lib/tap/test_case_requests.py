@@ -14,7 +14,7 @@ from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import call_limits
 from holodeck.lib.llm.model import ChatRequest
-from holodeck.lib.llm.request_handler import answering_requests
+from holodeck.lib.llm.request_handler import AGENT, answering_requests
 from holodeck.lib.tap.case_requests import CaseRequests, check_requests
 from holodeck.lib.tap.exchange import NO_REPLY, whole_response
 from holodeck.models.cases.stubs import ModelFault, ModelReply
@@ -40,7 +40,7 @@ def model(text):
 
 async def ask(requests, send=None, body=ASKED, path=CHAT):
     """The status and the document of the response to one request."""
-    async with requests.answer(path, json.dumps(body).encode(), send) as response:
+    async with requests.answer("POST", path, json.dumps(body).encode(), send) as response:
         content = b"".join([piece async for piece in response.body])
     return response.status, json.loads(content)
 
@@ -180,7 +180,7 @@ async def test_our_own_client_streams_replies_and_raises_faults():
     llm = LLMProvider(provider="scripted")
     client = ChatClient(Endpoint.of(llm), llm.name, call_limits(None), Limiters())
 
-    with answering_requests(requests):
+    with answering_requests({AGENT: requests}):
         *pieces, completion = [piece async for piece in client.stream_body(ASKED, RequestStats())]
         with pytest.raises(RequestError, match="HTTP 400"):
             [piece async for piece in client.stream_body(ASKED, RequestStats())]
@@ -191,7 +191,7 @@ async def test_our_own_client_streams_replies_and_raises_faults():
 
 async def test_requests_of_judges_do_not_pass_the_handler():
     requests = CaseRequests([SENT])
-    with FakeOpenAI("judged") as server, answering_requests(requests):
+    with FakeOpenAI("judged") as server, answering_requests({AGENT: requests}):
         llm = LLMProvider(provider="openai", name="m", endpoint=server.url, api_key="k")
         model = HttpChatModel(llm, call_limits(None), Limiters())
         answer = await model.answer(ChatRequest([{"role": "user", "content": "Is it polite?"}]))

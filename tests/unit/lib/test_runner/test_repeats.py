@@ -338,7 +338,7 @@ def test_the_input_and_history_of_a_repeated_case_are_those_of_its_first_run():
 async def test_a_repeated_case_was_refused_only_if_each_of_its_runs_was(refusals, refusal):
     left = iter(refusals)
 
-    async def run(_):
+    async def run(_number, _is_wanted):
         return FinishedRun(a_result(), refusal=next(left))
 
     case = TestCaseModel(input="go", repeat=len(refusals))

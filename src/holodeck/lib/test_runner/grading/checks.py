@@ -28,7 +28,7 @@ from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.environment import cache_dir
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.config import ExecutionConfig, setting_fields
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
@@ -141,7 +141,7 @@ def _folder(agent: Agent, settings: ExecutionConfig) -> Path:
     if chosen is None:
         return cache_dir() / "scenarios"
     # The environment variable names a folder that models share.
-    is_variable = settings.source_of("cache_dir").startswith(Setting.variable("cache_dir"))
+    is_variable = settings.source_of("cache_dir").startswith(setting_fields()["cache_dir"].variable)
     return chosen / "scenarios" if is_variable else chosen
 
 

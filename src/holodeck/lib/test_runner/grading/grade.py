@@ -206,6 +206,8 @@ def decide_outcome(state: CaseState, checks: CaseChecks) -> tuple[Outcome, Conve
 
     A case with a `todo` does not pass, whatever its other checks say.
     """
+    if state.misses:
+        return Outcome.METRIC_ERROR, state.final_ending
     if state.errors:
         return Outcome.AGENT_ERROR, state.final_ending
     grades, ending = state.grades, state.final_ending
@@ -302,9 +304,15 @@ def build_result(
         tools=None if observed.tools is None else tools_in(turns),
         retrieval_context=passages_reported_in(turns),
         approvals=approvals_in(turns),
+        recording=state.recording.use if state.recording is not None else None,
         evidence=observations.with_tools(observed),
-        **_graded_fields(state, checks, [*state.errors, *state.faults]),
+        **_graded_fields(state, checks, [*state.misses, *_own_errors(state), *state.faults]),
     )
+
+
+def _own_errors(state: CaseState) -> list[str]:
+    """Return the errors of the agent but for those that say that a request is not recorded."""
+    return [error for error in state.errors if not any(miss in error for miss in state.misses)]
 
 
 def regraded_result(recorded: TestResult, state: CaseState, checks: CaseChecks) -> TestResult:
@@ -356,7 +364,8 @@ class ObservationBuilder:
             latency: float | None = state.agent_seconds * 1000
         else:
             known = [turn.agent_time_ms for turn in state.turns if turn.agent_time_ms is not None]
-            latency = sum(known) if known else None
+            is_replayed = any(turn.evidence.history == "replay" for turn in state.turns)
+            latency = sum(known) if known and not is_replayed else None
         observation = self._build(state.turns, state.case, conversation, state.case.name, latency)
         return replace(
             observation,

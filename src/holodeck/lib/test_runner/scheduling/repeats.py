@@ -17,8 +17,9 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult
 from holodeck.models.token_usage import sum_of
 
-RunIfWanted = Callable[[Callable[[], bool]], Awaitable[FinishedRun | None]]
-"""Runs the case when a slot is free, unless the given function says that it is not needed."""
+RunIfWanted = Callable[[int, Callable[[], bool]], Awaitable[FinishedRun | None]]
+"""Runs the repetition of that number, from 1, when a slot is free, unless the given function says
+that it is not needed."""
 _UNDECIDED = (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)
 
 
@@ -100,7 +101,7 @@ class RepeatedCase:
         return self.bar.needed - self._pass_count if self.stops_early else self.bar.planned
 
     async def _repetition(self, group: asyncio.TaskGroup, number: int) -> None:
-        finished = await self.run(lambda: not self._is_over())
+        finished = await self.run(number + 1, lambda: not self._is_over())
         self._running -= 1
         if finished is not None:
             self.finished[number] = finished

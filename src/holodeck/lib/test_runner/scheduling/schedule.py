@@ -89,8 +89,8 @@ class Lane:
     agent: Agent
     run_state: RunState
     """Knows the cases that are left, and takes their results."""
-    new_run: Callable[[int, TestCaseModel], RunningCase]
-    """Returns a new run of the case at that index."""
+    new_run: Callable[[int, TestCaseModel, int], RunningCase]
+    """Returns a new run of the case at that index, with the number of the repetition, from 1."""
     on_start: Callable[[TestCaseModel], None]
     """Called with each case right before it runs."""
     concurrency: int
@@ -222,17 +222,17 @@ class Schedule:
         # Imported here because most cases are run once.
         from holodeck.lib.test_runner.scheduling.repeats import run_repeated  # noqa: PLC0415
 
-        async def repetition(is_wanted: Callable[[], bool]) -> FinishedRun | None:
+        async def repetition(at: int, is_wanted: Callable[[], bool]) -> FinishedRun | None:
             async with self._slots:
                 if not is_wanted():
                     return None
-                run = lambda: self._lanes[number].new_run(index, case).run()  # noqa: E731
+                run = lambda: self._lanes[number].new_run(index, case, at).run()  # noqa: E731
                 return await run_with_retries(case, run, self._backoff)
 
         return await run_repeated(case, case.repeat, repetition)
 
     async def _once(self, number: int, index: int, case: TestCaseModel) -> FinishedRun:
-        running = self._running[number, index] = self._lanes[number].new_run(index, case)
+        running = self._running[number, index] = self._lanes[number].new_run(index, case, 1)
         finished = await running.run()
         del self._running[number, index]
         return finished

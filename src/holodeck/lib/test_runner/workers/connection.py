@@ -4,8 +4,7 @@ The messages are those of `lib.processes.channel`; the first item of a head is t
 message. To the worker:
 
 - `start`: first of all; the body is a pickled WorkerTask
-- `run` number, index, slot: run the case at that index once; the slot is for its first request:
-  number, endpoint and kind, or null
+- `run` number, index, repetition: run the case at that index once
 - `cancel` number: cancel a run
 - `slot` number: the slot that was asked for with `enter`
 - `reached` or `down`, URL: what another worker found out about an endpoint

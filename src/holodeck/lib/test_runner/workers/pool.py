@@ -60,6 +60,8 @@ class WorkerRun:
     pool: "WorkerPool"
     index: int
     case: TestCaseModel
+    repetition: int
+    """From 1."""
     followed: FollowedRun | None = field(default=None, init=False)
     """Publishes the events of the present try; None if nobody listens."""
     finished: asyncio.Future[FinishedRun] = field(init=False)
@@ -344,9 +346,9 @@ class WorkerPool:
         if not self._is_closing:
             self._fruitless = 0 if worker.has_finished_any else self._fruitless + 1
 
-    def new_run(self, index: int, case: TestCaseModel) -> WorkerRun:
-        """Return a run of the case at that index."""
-        return WorkerRun(self, index, case)
+    def new_run(self, index: int, case: TestCaseModel, repetition: int) -> WorkerRun:
+        """Return a run of the case at that index; repetitions are counted from 1."""
+        return WorkerRun(self, index, case, repetition)
 
     async def run(self, run: WorkerRun) -> FinishedRun:
         """Run a case in the worker with the fewest. Raises WorkerEnded and HoloDeckError."""
@@ -357,7 +359,7 @@ class WorkerPool:
         run.begin_try(followed)
         finished = run.finished
         worker.runs[number] = run
-        worker.send(["run", number, run.index])
+        worker.send(["run", number, run.index, run.repetition])
         error: BaseException | None = None
         try:
             return await asyncio.shield(finished)

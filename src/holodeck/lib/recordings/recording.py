@@ -1,0 +1,248 @@
+"""The recording of a run of a test case, which answers requests and takes new responses."""
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal
+
+from holodeck.errors import ConfigError
+from holodeck.lib.llm.request_handler import Send, StreamedResponse
+from holodeck.lib.recordings.entries import Entry, read_entries, write_entries
+from holodeck.lib.recordings.key import canonical, key_of
+from holodeck.lib.recordings.miss import describe_miss
+from holodeck.lib.recordings.responses import recorded_response, replayed_response
+from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.tap.exchange import NO_REPLY, error_response
+from holodeck.models.recordings import IgnoreRule
+from holodeck.models.results.outcome import RecordingUse
+
+Json = Any
+Mode = Literal["replay", "missing", "failed", "all"]
+_REST_S = 2.0
+"""How long the end of a response is waited for that the client has not read to its end."""
+
+
+@dataclass(frozen=True)
+class RecordingSettings:
+    """What the recordings of a run have in common."""
+
+    mode: Mode
+    ignore: Sequence[IgnoreRule]
+    max_age_days: int | None
+    is_strict: bool
+    """Whether outdated recordings are errors."""
+    redactor: Redactor
+    """Masks secrets in requests and responses."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request of a participant, and what is recorded of it."""
+
+    participant: str
+    request: Mapping[str, Json]
+    key: str
+    after: int
+    entry: Entry | None
+    """None if it is not recorded."""
+    miss: str | None = None
+    """Why it gets no answer; None if it has one, or is to be recorded."""
+
+
+@dataclass
+class Recording:
+    """What was recorded of a run of a case, what is used of it, and what is new.
+
+    Its methods may be called in any thread.
+
+    Args:
+        path: The file.
+        about: What the file says about the case and the agent.
+        settings: Those of the run.
+        is_shared: Whether it holds requests outside of cases, which any process may send any number
+            of times.
+    """
+
+    path: Path
+    about: Mapping[str, Json]
+    settings: RecordingSettings
+    is_shared: bool = False
+    recorded_on: str | None = None
+    """The day of the recording, as `2026-11-27`; None if it is not known."""
+    misses: list[str] = field(default_factory=list, init=False)
+    """Why requests got no answer."""
+
+    def __post_init__(self) -> None:
+        self._lock = Lock()
+        self.recorded_about: Mapping[str, Json] = {}
+        self._recorded: list[Entry] = []
+        self._is_broken = False
+        if self.settings.mode != "all":
+            try:
+                self.recorded_about, self._recorded = read_entries(self.path)
+            except ConfigError as error:
+                self._is_broken = True
+                self.misses.append(str(error))
+        self._by_key = defaultdict[tuple[str, str], list[Entry]](list)
+        for entry in self._recorded:
+            self._by_key[entry.participant, entry.key].append(entry)
+        self._asked = Counter[tuple[str, str]]()
+        self._answered = Counter[str]()
+        self._replayed: list[Entry] = []
+        self._live: list[Entry] = []
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether what is not recorded is asked for, and recorded."""
+        match self.settings.mode:
+            case "replay":
+                return False
+            case "failed":
+                return bool(self._recorded)
+            case _:
+                return not self._is_broken
+
+    @property
+    def use(self) -> RecordingUse:
+        """What was used of it."""
+        with self._lock:
+            replayed = len(self._replayed)
+            return RecordingUse(
+                replayed=replayed,
+                live=len(self._live),
+                unused=0 if self.is_shared else len(self._recorded) - replayed,
+                recorded=self.recorded_on if replayed else None,
+                model=self.recorded_about.get("model") if replayed else None,
+            )
+
+    def replayed_of(self, *participants: str) -> int:
+        """Return how many responses to these participants were replayed."""
+        with self._lock:
+            return sum(entry.participant in participants for entry in self._replayed)
+
+    def ask(self, participant: str, request: Mapping[str, Json]) -> Question:
+        """Return what is recorded of a request of JSON values."""
+        settings = self.settings
+        masked = settings.redactor.redact_report(dict(request))
+        document = canonical(masked, settings.ignore)
+        key = key_of(document)
+        with self._lock:
+            number = 0 if self.is_shared else self._asked[participant, key]
+            self._asked[participant, key] += 1
+            recorded = self._by_key[participant, key]
+            after = self._answered[participant]
+            entry = recorded[number] if number < len(recorded) else None
+            if entry is not None:
+                self._replayed.append(replace(entry, after=after))
+                self._answered[participant] += 1
+                return Question(participant, document, key, after, entry)
+            if self.takes_new:
+                return Question(participant, document, key, after, None)
+            same = [entry.request for entry in self._recorded if entry.participant == participant]
+            asked = sum(count for (who, _), count in self._asked.items() if who == participant)
+            miss = describe_miss(participant, asked, document, same, times=number + 1)
+            if not self._is_broken:
+                self.misses.append(miss)
+            return Question(participant, document, key, after, None, miss)
+
+    def add(self, question: Question, response: Mapping[str, Json]) -> None:
+        """Record the response to a request."""
+        masked = self.settings.redactor.redact_report(dict(response))
+        entry = Entry(question.participant, question.key, question.request, masked, question.after)
+        with self._lock:
+            self._live.append(entry)
+            self._answered[question.participant] += 1
+
+    def save(self) -> bool:
+        """Write what was used and what is new, if that is something else than what was recorded.
+
+        Returns whether it was written.
+
+        Raises SecretInRecording and OSError; the file is then as it was.
+        """
+        with self._lock:
+            entries = [*self._replayed, *self._live]
+            is_same = not self._live and len(entries) == len(self._recorded)
+        if self.settings.mode == "replay" or not entries or is_same:
+            return False
+        write_entries(self.path, self.about, entries, self.settings.redactor)
+        return True
+
+    def handlers(self, *participants: str) -> dict[str, "RecordedRequests"]:
+        """Return what answers the requests of these participants to their models."""
+        return {participant: RecordedRequests(self, participant) for participant in participants}
+
+
+@dataclass(frozen=True)
+class RecordedRequests:
+    """Answers the requests of a participant with what is recorded, or records the responses.
+
+    A request that is not recorded gets an error that clients do not retry.
+    """
+
+    recording: Recording
+    participant: str
+
+    @asynccontextmanager
+    async def answer(
+        self, method: str, path: str, body: bytes, send: Send
+    ) -> AsyncIterator[StreamedResponse]:
+        """Yield the response to a request; see `RequestHandler`."""
+        request = {"path": f"{method} {path}", "body": _document(body)}
+        question = self.recording.ask(self.participant, request)
+        if question.entry is not None:
+            yield replayed_response(question.entry.response)
+        elif question.miss is not None:
+            yield error_response(NO_REPLY, "not_recorded", question.miss)
+        else:
+            async with send(body) as response:
+                async with _Copy.of(response) as copy:
+                    yield replace(response, body=copy.pieces())
+                self.recording.add(question, copy.recorded())
+
+
+@dataclass
+class _Copy:
+    """The copy of a response that passes."""
+
+    response: StreamedResponse
+    content: bytearray = field(default_factory=bytearray)
+    is_whole: bool = False
+
+    @classmethod
+    @asynccontextmanager
+    async def of(cls, response: StreamedResponse) -> AsyncIterator["_Copy"]:
+        """Yield the copy of a response; the end that a client does not read is read at last."""
+        copy = cls(response)
+        yield copy
+        if not copy.is_whole:
+            with suppress(TimeoutError, Exception):  # what is missing, the recording says
+                async with asyncio.timeout(_REST_S):
+                    async for _ in copy.pieces():
+                        pass
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of the body."""
+        async for piece in self.response.body:
+            self.content += piece
+            yield piece
+        self.is_whole = True
+
+    def recorded(self) -> dict[str, Json]:
+        """Return the response for the recording."""
+        return recorded_response(self.response, bytes(self.content), is_cut=not self.is_whole)
+
+
+def _document(body: bytes) -> Json:
+    """Return the JSON in a body; for any other body, what identifies it."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        import hashlib  # noqa: PLC0415 - few bodies are no JSON
+
+        return {"sha256": hashlib.sha256(body).hexdigest()} if body else None
