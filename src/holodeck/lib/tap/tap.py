@@ -19,7 +19,7 @@ from holodeck.lib.llm.http_connection import (
     Server,
     basic_credentials,
 )
-from holodeck.lib.llm.request_handler import RequestHandler, StreamedResponse
+from holodeck.lib.llm.request_handler import RequestHandler, StreamedResponse, request_handler
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel
 from holodeck.lib.tap.exchange import (
@@ -171,6 +171,8 @@ class Tap:
         self._upstreams = upstreams
         self._token = secrets.token_urlsafe(24)
         self._channels: dict[str, Channel] = {}
+        self._handler = request_handler()
+        """What answers requests outside of turns; None leaves them to the models alone."""
         self._forwarder = Forwarder(proxy_for)
         self._server = LoopbackServer(self._respond, "holodeck-tap", on_close=self._forwarder.close)
 
@@ -212,7 +214,7 @@ class Tap:
         request = await channel.with_stubs(request)
         exchange, handler = channel.open_exchange(request)
         try:
-            async with self._answer(request, handler) as response:
+            async with self._answer(request, handler or self._handler) as response:
                 exchange.begin(response)
                 async with aclosing(_record_body(exchange, response)) as body:
                     yield replace(response, body=body)

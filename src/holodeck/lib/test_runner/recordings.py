@@ -1,13 +1,14 @@
 """Open the recordings of a run, as its settings say."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import holodeck
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.lib.llm.request_handler import AGENT, answering_requests
+from holodeck.lib.recordings.loopback import only_loopback
 from holodeck.lib.recordings.recording import Mode, RecordingSettings
 from holodeck.lib.recordings.store import Recordings, file_name
 from holodeck.lib.records.fingerprint import hash_parts
@@ -50,7 +51,8 @@ def open_recordings(
     settings = RecordingSettings(mode, block.ignore, block.max_age_days, is_strict, redactor)
     folder = recordings_folder(agent, config, source)
     recordings = Recordings(folder, about, names_of(agent.test_cases or ()), settings, note)
-    with answering_requests(recordings.shared.handlers(AGENT, EMBEDDINGS)):
+    here = only_loopback() if mode == "replay" else nullcontext()
+    with here, answering_requests(recordings.shared.handlers(AGENT, EMBEDDINGS)):
         try:
             yield recordings
         finally:

@@ -65,7 +65,10 @@ def adapt(value: object) -> FrameworkAdapter | None:
         from semantic_kernel.agents import ChatCompletionAgent
 
         check_options(agent, "Kernel", options)
-        return ChatAgentAdapter(ChatCompletionAgent(kernel=agent))
+        # Semantic Kernel would make up another name each time, which it sends to the model.
+        unnamed = ChatCompletionAgent(kernel=agent, name="agent")
+        unnamed.model_fields_set.discard("name")
+        return ChatAgentAdapter(unnamed)
     for kind, adapter in _ADAPTERS.items():
         if kind in bases:
             check_options(agent, kind, options)
