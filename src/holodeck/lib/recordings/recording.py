@@ -201,41 +201,50 @@ class RecordedRequests:
             yield error_response(NO_REPLY, "not_recorded", question.miss)
         else:
             async with send(body) as response:
-                async with _Copy.of(response) as copy:
-                    yield replace(response, body=copy.pieces())
-                self.recording.add(question, copy.recorded())
+                copy = _Copy(response, self.recording, question)
+                yield replace(response, body=copy.pieces())
+                await copy.end()
 
 
 @dataclass
 class _Copy:
-    """The copy of a response that passes."""
+    """The copy of a response that passes, which is recorded before the client has all of it.
+
+    Otherwise the case could be over before its last response is recorded.
+    """
 
     response: StreamedResponse
+    recording: Recording
+    question: Question
     content: bytearray = field(default_factory=bytearray)
-    is_whole: bool = False
-
-    @classmethod
-    @asynccontextmanager
-    async def of(cls, response: StreamedResponse) -> AsyncIterator["_Copy"]:
-        """Yield the copy of a response; the end that a client does not read is read at last."""
-        copy = cls(response)
-        yield copy
-        if not copy.is_whole:
-            with suppress(TimeoutError, Exception):  # what is missing, the recording says
-                async with asyncio.timeout(_REST_S):
-                    async for _ in copy.pieces():
-                        pass
+    is_recorded: bool = False
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the body."""
+        """Yield the pieces of the body; each when the next has come, or the end."""
+        held: bytes | None = None
         async for piece in self.response.body:
             self.content += piece
-            yield piece
-        self.is_whole = True
+            if held is not None:
+                yield held
+            held = piece
+        self._record(is_cut=False)
+        if held is not None:
+            yield held
 
-    def recorded(self) -> dict[str, Json]:
-        """Return the response for the recording."""
-        return recorded_response(self.response, bytes(self.content), is_cut=not self.is_whole)
+    async def end(self) -> None:
+        """Record the response, of which the client may have left the end unread."""
+        if not self.is_recorded:
+            with suppress(Exception):  # what is missing, the recording says
+                async with asyncio.timeout(_REST_S):
+                    async for _ in self.pieces():
+                        pass
+        if not self.is_recorded:
+            self._record(is_cut=True)
+
+    def _record(self, *, is_cut: bool) -> None:
+        self.is_recorded = True
+        response = recorded_response(self.response, bytes(self.content), is_cut=is_cut)
+        self.recording.add(self.question, response)
 
 
 def _document(body: bytes) -> Json:

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from holodeck.lib.llm.http_body import decode_body
+from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body
 from holodeck.lib.llm.request_handler import StreamedResponse
 
 Json = Any
@@ -21,7 +21,10 @@ def recorded_response(response: StreamedResponse, body: bytes, *, is_cut: bool) 
     are about the connection, or differ each time.
     """
     headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
-    content = decode_body(body, headers.get(b"content-encoding"), _MAX_BYTES)
+    try:
+        content = decode_body(body, headers.get(b"content-encoding"), _MAX_BYTES)
+    except (MalformedHttp, TooLarge):  # the client will notice, too
+        content = body
     kind = headers.get(b"content-type", "")
     fields: dict[str, Json] = {"status": response.status, "type": kind}
     if is_cut:
