@@ -19,7 +19,7 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.results.outcome import Outcome
-from support.frameworks import DELAYS, TOOL, all_rows, script
+from support.frameworks import TOOL, all_rows, script
 from support.ways import built_in, tapped_process, tapped_python, tapped_service
 
 QUESTION = "Where are order 7 and order 8?"
@@ -98,7 +98,7 @@ def seen(result):
 def delays(monkeypatch):
     """Sets how long the tool takes for each order."""
     return lambda **seconds: [
-        monkeypatch.setitem(DELAYS, order.removeprefix("order"), value)
+        monkeypatch.setenv(order.replace("order", "DELAY_"), str(value))
         for order, value in seconds.items()
     ]
 

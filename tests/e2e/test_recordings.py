@@ -1,14 +1,19 @@
 """Recordings of cases, and their replay without a model."""
 
 import json
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from holodeck.lib.recordings.entries import read_entries, write_entries
 from holodeck.lib.secrets.redact import Redactor
+from support import mcp_servers
 from support.folder import AgentFolder, case
+from support.frameworks import TOOL, results_of_turn, script
 from support.server import FakeOpenAI
 
 CASES = [case("greets", "Say hello", contains="hello"), case("parts", "Say bye", contains="bye")]
@@ -170,3 +175,141 @@ def test_a_changed_file_is_an_error_of_its_case(recorded):
     assert ran.code == 4
     assert "was changed since it was recorded; record it again" in ran.stdout
     assert "1/2 passed" in ran.stdout
+
+
+TOOLS = """
+import os
+from pathlib import Path
+
+def lookup_order(order_id: str) -> dict:
+    Path("ran").open("a").write(order_id)
+    if order_id == "lost":
+        raise KeyError("no such order")
+    return {"order": order_id, "status": "shipped"}
+"""
+
+
+@pytest.fixture
+def with_tool(agent_dir):
+    """A folder whose agent has a function as a tool."""
+    agent_dir.server.otherwise(script)
+    agent_dir.write("tools.py", TOOLS)
+    tool = {"type": "function", "name": TOOL, "file": "tools.py", "function": TOOL}
+    agent_dir.write_agent(
+        tools=[tool],
+        test_cases=[
+            case("orders", "Where are order 7 and order 8?", contains="shipped"),
+            case("lost", "Where is order lost?", expected_tools=[TOOL]),
+        ],
+    )
+    return agent_dir
+
+
+def test_tools_do_not_run_in_a_replay(with_tool):
+    recorded = with_tool.run("test", "--record", "-o", "recorded.json")
+    ran = (with_tool.path / "ran").read_text()
+    replayed = with_tool.run("test", "--replay", "-o", "replayed.json")
+
+    assert (recorded.code, replayed.code) == (0, 0), recorded.stdout
+    assert (with_tool.path / "ran").read_text() == ran
+    assert sorted(ran) == sorted("78lost")
+
+    def calls(name):
+        results = json.loads((with_tool.path / name).read_text())["results"]
+        return [
+            [(call["name"], call["args"], call["result"], call["error"]) for call in calls]
+            for calls in (result["tool_invocations"] for result in results)
+        ]
+
+    assert calls("replayed.json") == calls("recorded.json")
+    assert "KeyError" in str(calls("replayed.json"))
+
+
+def test_a_stub_takes_the_place_of_a_tool_in_a_replay(with_tool):
+    stub = {"stubs": {TOOL: [{"returns": "shipped by a stub"}]}}
+    cases = [case("orders", "Where is order 7?", contains="by a stub", **stub)]
+    with_tool.write_agent(tools=read_yaml(with_tool)["tools"], test_cases=cases)
+    recorded = with_tool.run("test", "--record")
+    replayed = with_tool.run("test", "--replay")
+
+    assert (recorded.code, replayed.code) == (0, 0), recorded.stdout
+    assert not (with_tool.path / "ran").exists()
+
+
+def test_a_fault_of_the_model_needs_no_model_in_a_replay(with_tool):
+    with_tool.run("test", "--record")
+    before = len(with_tool.server.requests)
+    cases = read_yaml(with_tool)["test_cases"]
+    cases[0]["model_faults"] = [{"call": 2, "cut_off": True}]
+    cases[0]["evaluations"][0]["value"] = "OK: "
+    with_tool.write_agent(tools=read_yaml(with_tool)["tools"], test_cases=cases)
+
+    replayed = with_tool.run("test", "--replay", "-o", "report.json")
+
+    assert replayed.code == 0, replayed.stdout
+    first = json.loads((with_tool.path / "report.json").read_text())["results"][0]
+    assert [request["faults"] for request in first["handled_requests"]] == [[], ["cut_off"]]
+    assert len(with_tool.server.requests) == before
+
+
+def read_yaml(folder):
+    return yaml.safe_load((folder.path / "agent.yaml").read_text())
+
+
+SERVER = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {support!r})
+Path("started").open("a").write("x")
+from mcp_servers import build
+
+build().run()
+"""
+
+
+def test_servers_of_tools_are_not_started_in_a_replay(agent_dir):
+    agent_dir.server.when(
+        lambda request: not results_of_turn(request), tool_calls=[("lookup_order", {"order_id": 7})]
+    )
+    agent_dir.server.otherwise(lambda request: f"OK: {results_of_turn(request)[0]}")
+    folder = str(Path(mcp_servers.__file__).parent)
+    agent_dir.write("server.py", SERVER.format(support=folder))
+    tool = {"type": "mcp", "name": "orders", "command": sys.executable, "args": ["server.py"]}
+    cases = [case("order", "Where is order 7?", contains="late")]
+    agent_dir.write_agent(tools=[tool], test_cases=cases)
+
+    recorded = agent_dir.run("test", "--record")
+    replayed = agent_dir.run("test", "--replay")
+
+    assert (recorded.code, replayed.code) == (0, 0), recorded.stdout + recorded.stderr
+    assert (agent_dir.path / "started").read_text() == "x"
+    assert "3 replayed, 0 live" in replayed.stdout
+
+    agent_dir.write_agent(tools=[tool | {"request_timeout": 99}], test_cases=cases)
+    changed = agent_dir.run("test", "--replay")
+    assert changed.code == 3
+    assert "request 1 of the tools (orders) is not recorded" in changed.stderr
+
+
+def test_documents_are_not_embedded_in_a_replay(agent_dir):
+    agent_dir.server.when(
+        lambda request: request.path.endswith("completions") and not results_of_turn(request),
+        tool_calls=[("search", {"query": "cats"})],
+    )
+    agent_dir.server.when(
+        lambda request: request.path.endswith("completions"),
+        lambda request: f"OK: {results_of_turn(request)[0]}",
+    )
+    agent_dir.write("docs/pets.md", "Cats purr.")
+    tool = {"type": "vectorstore", "name": "search", "source": "docs"}
+    cases = [case("pets", "What do cats do?", contains="purr")]
+    agent_dir.write_agent(tools=[tool], test_cases=cases)
+    recorded = agent_dir.run("test", "--record")
+    shutil.rmtree(agent_dir.path / ".holodeck")
+    before = len(agent_dir.server.requests)
+
+    replayed = agent_dir.run("test", "--replay")
+
+    assert (recorded.code, replayed.code) == (0, 0), recorded.stdout + recorded.stderr
+    assert len(agent_dir.server.requests) == before

@@ -5,7 +5,6 @@ part in the same play, which is written below for the model.
 """
 
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -32,13 +31,15 @@ INVALID_CALLS: Mapping[str, tuple[str, Any]] = {
 """Prompt → a call that no tool can take, which the model makes first."""
 
 
-DELAYS: dict[str, float] = {}
-"""How many seconds the tool takes for an order, where a test says so."""
-
-
 def lookup_order(order_id: str) -> str:
-    """Return where an order is; what the tool of every agent does."""
-    time.sleep(DELAYS.get(order_id, 0.0))
+    """Return where an order is; what the tool of every agent does.
+
+    The variable `DELAY_7` says how many seconds it takes for order 7.
+    """
+    import os
+    import time
+
+    time.sleep(float(os.environ.get(f"DELAY_{order_id}", "0")))
     if order_id == "lost":
         raise ValueError("no such order")
     return f"order {order_id} is shipped"

@@ -135,7 +135,7 @@ class Recording:
             number = 0 if self.is_shared else self._asked[participant, key]
             self._asked[participant, key] += 1
             recorded = self._by_key[participant, key]
-            after = self._answered[participant]
+            after = 0 if self.is_shared else self._answered[participant]
             entry = recorded[number] if number < len(recorded) else None
             if entry is not None:
                 self._replayed.append(replace(entry, after=after))
@@ -158,6 +158,16 @@ class Recording:
             self._live.append(entry)
             self._answered[question.participant] += 1
 
+    def note(
+        self, participant: str, request: Mapping[str, Json], response: Mapping[str, Json]
+    ) -> None:
+        """Record a response in place of what is recorded of the request."""
+        question = self.ask(participant, request)
+        with self._lock:
+            if question.entry is not None:
+                self._replayed.pop()
+        self.add(replace(question, entry=None), response)
+
     def save(self) -> bool:
         """Write what was used and what is new, if that is something else than what was recorded.
 
@@ -166,10 +176,14 @@ class Recording:
         Raises SecretInRecording and OSError; the file is then as it was.
         """
         with self._lock:
-            entries = [*self._replayed, *self._live]
-            is_same = not self._live and len(entries) == len(self._recorded)
+            entries, is_new = [*self._replayed, *self._live], bool(self._live)
+        is_same = not is_new and len(entries) == len(self._recorded)
         if self.settings.mode == "replay" or not entries or is_same:
             return False
+        if self.is_shared:  # other processes of the run have written theirs
+            with suppress(ConfigError):
+                entries = [*read_entries(self.path)[1], *entries]
+            entries = [*{(entry.participant, entry.key): entry for entry in entries}.values()]
         write_entries(self.path, self.about, entries, self.settings.redactor)
         return True
 

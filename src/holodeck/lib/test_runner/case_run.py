@@ -35,6 +35,7 @@ from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
 from holodeck.lib.test_runner.messages import histories_of
 from holodeck.lib.test_runner.observe import observe
 from holodeck.lib.test_runner.options import HasEvents, RunOptions
+from holodeck.lib.tools.recorded import recording_tools
 from holodeck.lib.ui.activity import activity
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -109,11 +110,13 @@ class CaseRun:
         # but for those of the agent
         recording = self.state.recording
         handlers = {} if recording is None else recording.handlers("judge", "simulator")
-        with outside_of_turns(), answering_requests(handlers):
+        with outside_of_turns(), answering_requests(handlers), recording_tools(recording):
             run = self._run() if self._events is None else self._events.publish_run(self._run)
             result = await run
         state = self.state
         failure: RetryKind | None = "failed" if result.outcome is Outcome.FAILED else state.failure
+        if state.misses:
+            failure = None
         return FinishedRun(result, failure, state.is_permanent, state.refusal)
 
     def interrupted_result(self) -> TestResult | None:

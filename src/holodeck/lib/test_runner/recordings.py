@@ -13,6 +13,7 @@ from holodeck.lib.recordings.recording import Mode, RecordingSettings
 from holodeck.lib.recordings.store import Recordings, file_name
 from holodeck.lib.records.fingerprint import hash_parts
 from holodeck.lib.secrets.redact import Redactor
+from holodeck.lib.tools.recorded import recording_tools
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.recordings import RecordingsConfig
@@ -52,7 +53,9 @@ def open_recordings(
     folder = recordings_folder(agent, config, source)
     recordings = Recordings(folder, about, names_of(agent.test_cases or ()), settings, note)
     here = only_loopback() if mode == "replay" else nullcontext()
-    with here, answering_requests(recordings.shared.handlers(AGENT, EMBEDDINGS)):
+    shared = recordings.shared
+    handlers = shared.handlers(AGENT, EMBEDDINGS)
+    with here, answering_requests(handlers), recording_tools(shared):
         try:
             yield recordings
         finally:

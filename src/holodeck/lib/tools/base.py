@@ -173,7 +173,7 @@ async def run_tool(
         reply = returned if isinstance(returned, ToolReply) else None
         if reply is not None and reply.is_error:
             current.fail("ToolError", reply.text)
-        value, text = _value_and_text(returned if reply is None else reply.value)
+        value, text = value_and_text(returned if reply is None else reply.value)
         if reply is not None:
             text = _shorten(reply.text)
             value = text if reply.value is None else value
@@ -238,7 +238,7 @@ def _failure(error: BaseException) -> _Failure:
     return _Failure(type(error).__name__, message_of(error), raised=raised_error(error))
 
 
-def _value_and_text(value: Any) -> tuple[Any, str]:
+def value_and_text(value: Any) -> tuple[Any, str]:
     """Return a value as JSON holds it, and as text; both limited in size."""
     plain = to_json_value(value)
     text = to_text(plain)

@@ -13,6 +13,7 @@ from holodeck.lib.support.tool_names import unprefixed
 from holodeck.lib.tools.base import SideEffectsError, Tool
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.tools.keyword_search import KeywordIndex, fuse_ranks
+from holodeck.lib.tools.recorded import open_recorded, recorded
 from holodeck.lib.user_code.registry import Registry
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -304,20 +305,23 @@ class Toolbox:
 
 
 def _finish(tool: Tool, config: ToolConfig, context: ToolContext) -> Tool:
-    """Return the tool with what its entry says of every tool; one with side effects is guarded."""
+    """Return the tool with what its entry says of every tool; one with side effects is guarded.
+
+    Its calls are recorded and replayed, where that is asked for.
+    """
     tool = replace(tool, entry=config.name, is_deferred=config.defer_loading)
     execution = context.execution
     is_allowed = execution is not None and execution.allow_side_effects is True
-    if not config.side_effects or is_allowed:
-        return tool
+    if config.side_effects and not is_allowed:
 
-    async def decline(_: dict[str, Any]) -> NoReturn:
-        raise SideEffectsError(
-            f"{tool.name!r} was not run, because it has side effects; they are allowed by"
-            " --allow-side-effects"
-        )
+        async def decline(_: dict[str, Any]) -> NoReturn:
+            raise SideEffectsError(
+                f"{tool.name!r} was not run, because it has side effects; they are allowed by"
+                " --allow-side-effects"
+            )
 
-    return replace(tool, call=decline)
+        return recorded(replace(tool, call=decline))
+    return recorded(tool)
 
 
 def _build(config: ToolConfig, context: ToolContext) -> Tool | ToolSource:
@@ -331,7 +335,7 @@ async def _tools_of(
 ) -> Sequence[Tool]:
     if isinstance(part, Tool):
         return [part]
-    return [_finish(tool, config, context) for tool in await part.open()]
+    return [_finish(tool, config, context) for tool in await open_recorded(config, part.open)]
 
 
 def _of_different_names(
