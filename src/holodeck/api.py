@@ -92,8 +92,6 @@ class RunSettings(TypedDict, total=False):
     offline: bool
     judge_trust: Literal["require", "warn", "off"] | Mapping[str, Any]
     events: str
-    cache_key: str
-    cache_mode: Literal["auto", "record", "replay", "off"]
     cache_dir: str
     recordings: str
     recording: Literal["replay", "missing", "failed", "all", "off"]

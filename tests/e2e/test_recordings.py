@@ -313,3 +313,20 @@ def test_documents_are_not_embedded_in_a_replay(agent_dir):
 
     assert (recorded.code, replayed.code) == (0, 0), recorded.stdout + recorded.stderr
     assert len(agent_dir.server.requests) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "fields"),
+    [
+        ("execution.cache_mode", {"execution": {"cache_mode": "replay"}}),
+        ("execution.cache_key", {"execution": {"cache_key": "v1"}}),
+        ("test_cases[0].cache_key", {"test_cases": [CASES[0] | {"cache_key": "v1"}]}),
+    ],
+)
+def test_the_keys_of_the_former_cache_name_what_takes_its_place(agent_dir, key, fields):
+    agent_dir.write_agent(**fields)
+
+    ran = agent_dir.run("validate")
+
+    assert ran.code == 2
+    assert f"{key}: not supported (recordings take the place of the response cache" in ran.stderr

@@ -49,7 +49,7 @@ def test_a_provider_that_refuses_the_cases_of_all_workers_ends_the_run(agent_dir
     assert "model.api_key" in several.stdout + several.stderr
 
 
-def test_judges_of_all_workers_share_slots_and_the_cache(agent_dir):
+def test_judges_of_all_workers_share_slots_and_the_recordings(agent_dir):
     agent_dir.write("bot.py", "def answer(said):\n    return said\n")
     with FakeOpenAI(Reply(JUDGED)) as server:
         agent_dir.write_agent(
@@ -59,10 +59,9 @@ def test_judges_of_all_workers_share_slots_and_the_cache(agent_dir):
             evaluations={"model": agent_dir.model(endpoint=server.url)},
             test_cases=cases(12, criteria=["is polite"]),
         )
-        cached = (*TWO, "-j", "2", "--cache-key", "today", "--cache-dir", "cache")
-        first = agent_dir.run(*cached)
+        first = agent_dir.run(*TWO, "-j", "2", "--record")
         peak, asked = server.peak_in_flight, len(server.requests)
-        second = agent_dir.run(*cached)
+        second = agent_dir.run(*TWO, "-j", "2", "--replay")
         asked_again = len(server.requests) - asked
 
     assert (first.code, second.code) == (0, 0), first.stderr + first.stdout

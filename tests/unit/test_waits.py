@@ -49,6 +49,7 @@ UNLIMITED = {
 }
 """File and call → why that wait needs no limit of its own."""
 TIMESTAMPS = {
+    "lib/recordings/store.py": "the day of a recording, and its age in days",
     "config/prices.py": "the day whose list prices count",
     "cli/run_agents.py": "when a report was made",
     "cli/commands/runs.py": "the age of recorded runs",

@@ -29,6 +29,10 @@ COMMANDS = {
         "Print the JSON Schema of a file, for editors.",
     ),
     "runs": ("holodeck.cli.commands.runs:runs", "List, show and remove recorded runs."),
+    "recordings": (
+        "holodeck.cli.commands.recordings:recordings",
+        "List, check and remove recordings.",
+    ),
     "report": ("holodeck.cli.commands.report:report", "Report on a recorded run."),
     "view": ("holodeck.cli.commands.view:view", "Open the recorded runs in the browser."),
     "compare": ("holodeck.cli.commands.compare:compare", "Compare a run with an earlier one."),

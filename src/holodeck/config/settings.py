@@ -34,6 +34,7 @@ from holodeck.models.test_case import TestCaseModel
 PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
     "HOLODECK_BATCH_RUN_ID": "ID of a batch of scenarios that run in several processes.",
+    "HOLODECK_CACHE_MODE": "Cache mode of scenarios in Python, such as replay.",
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
     "HOLODECK_TRUST": "1 is `--trust`; a `.env` file cannot set it.",
     "HF_ENDPOINT": "The model hub for downloads; by default the public one.",
@@ -236,7 +237,6 @@ _GROUPS = (
     ("repeat",),
     ("min_pass", "min_pass_rate"),
     ("stop_early",),
-    ("cache_key",),
 )
 """Keys of a case that are settings of the run too; a group sets the same thing."""
 _OVERRIDDEN = {"timeout": "llm_timeout", "fail_fast": "fail_fast"}

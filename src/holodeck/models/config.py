@@ -136,6 +136,9 @@ class Setting:
 
 RecordingMode = Literal["replay", "missing", "failed", "all", "off"]
 """What a run does with recordings."""
+NO_CACHE = (
+    "recordings take the place of the response cache: 'holodeck test --record', then '--replay'"
+)
 ReportDetail = Literal["failures", "all"]
 """Which tests a report in Markdown has."""
 
@@ -144,6 +147,7 @@ class ExecutionConfig(Model):
     """Settings of a run. A field that is None was not set at this level; see `config.settings`."""
 
     other_names: ClassVar = {"cache_directory": "cache_dir"}
+    not_supported_yet: ClassVar = {"cache_key": NO_CACHE, "cache_mode": NO_CACHE}
 
     llm_timeout: Annotated[
         Seconds | None,
@@ -310,21 +314,10 @@ class ExecutionConfig(Model):
     events: Annotated[
         WrittenPath | None, Setting(None, "Append events to a file, as JSON Lines.", OUTPUT, "FILE")
     ] = None
-    cache_key: Annotated[
-        NonBlank | None, Setting(None, "Cache responses under this key.", CACHE, "KEY")
-    ] = None
-    """Those of judges and simulated users; without a key, none are cached."""
-    cache_mode: Annotated[
-        Literal["auto", "record", "replay", "off"] | None,
-        Setting("auto", "auto, record, replay or off.", CACHE, "MODE", aliases=("--cache",)),
-    ] = None
-    """`auto` requests missing responses, `record` all of them, `replay` none; `off` disables the
-    cache."""
     cache_dir: Annotated[
-        WrittenPath | None, Setting(None, "Folder of the response cache.", CACHE, "DIR")
+        WrittenPath | None, Setting(None, "Folder of downloaded files.", CACHE, "DIR")
     ] = None
-    """Downloaded files are in its folder `files`. The variable also sets the folder of local
-    models."""
+    """They are in its folder `files`. The variable also sets the folder of local models."""
 
     recordings: Annotated[
         WrittenPath | None,

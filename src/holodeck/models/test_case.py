@@ -29,7 +29,13 @@ from holodeck.models.cases.expectations import Expectations, ExpectedTool
 from holodeck.models.cases.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
 from holodeck.models.cases.messages import History
 from holodeck.models.cases.stubs import StandIns
-from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
+from holodeck.models.config import (
+    NO_CACHE,
+    PassesNeeded,
+    RateNeeded,
+    Repetitions,
+    validate_min_pass,
+)
 from holodeck.models.evaluation import Metric
 
 __all__ = [
@@ -245,6 +251,7 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
     """One input or a conversation, its expectations and its metrics."""
 
     __test__: ClassVar[bool] = False
+    not_supported_yet: ClassVar = {"cache_key": NO_CACHE}
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [
@@ -273,8 +280,6 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
     todo: NonBlank | None = None
     """What is still to be written in the case. It runs, but cannot pass until the key is removed:
     at best it is `unchecked`."""
-    cache_key: NonBlank | None = None
-    """Key under which responses of the judge of `criteria` and of the simulated user are cached."""
     input: NonBlank = ""
     """The user's message. A case has `input`, `turns`, `script` or `simulate`."""
     history: History | None = None
@@ -511,11 +516,6 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
         is_read = self.uses_judge or self.simulate is not None or bool(self.called_functions)
         if self.situation is not None and not is_read:
             raise ValueError("'situation' is not used; write 'criteria' or 'simulate'")
-        if self.cache_key is not None and self.simulate is None and not self.uses_judge:
-            raise ValueError(
-                "'cache_key' is for a judge of criteria or a simulated user, and the case has"
-                " neither; write 'criteria' or 'simulate', or remove it"
-            )
         return self
 
 

@@ -69,7 +69,7 @@ class UserSimulatorAgent(ModelAgent):
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
         """Return the user's next message, or the end of the conversation."""
         model = self._client.get()
-        return await SimulatedUser(model, self._persona, instructions=self.system_prompt).reply(
+        return await SimulatedUser(model, self._persona, instructions=self.system_prompt).call(
             input
         )
 

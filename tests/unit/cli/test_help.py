@@ -27,7 +27,6 @@ def test_the_options_of_test_stand_in_groups_each_on_one_line(tmp_path):
     [
         ("--timeout", "--llm-timeout", "5"),
         ("--parallel", "--parallel-test-cases", "2"),
-        ("--cache", "--cache-mode", "off"),
     ],
 )
 def test_the_earlier_name_of_an_option_still_works_and_is_not_shown(tmp_path, old, new, value):

@@ -75,9 +75,12 @@ def test_a_fault_after_the_last_reply_is_an_error(folder):
     [
         ('backend: "bot:answer"', "write 'tap: true' under 'backend'"),
         ('backend: {type: http, url: "http://127.0.0.1:1/"}', "write 'tap: true' under 'backend'"),
-        ("model: {provider: local}\ninstructions: {inline: hi}", "write 'model: {provider: scr"),
+        (
+            "model: {provider: anthropic, name: m, api_key: k}\ninstructions: {inline: hi}",
+            "write 'model: {provider: scr",
+        ),
     ],
-    ids=["function", "url", "local model"],
+    ids=["function", "url", "model of Anthropic"],
 )
 def test_what_nothing_can_stand_in_for_is_said_before_the_run(folder, agent, message):
     folder.write("bot.py", "def answer(message): return message\n")

@@ -68,7 +68,7 @@ def test_each_level_wins_over_those_below(folder, monkeypatch):
 
 OTHERS = {"min_pass_rate": (0.5, 0.25), "events": ("a.jsonl", "b.jsonl")}
 OTHERS |= {"judge_trust": ("require", "off"), "report_detail": ("all", "failures")}
-OTHERS |= {"cache_mode": ("record", "replay"), "cache_key": ("a", "b"), "cache_dir": ("a", "b")}
+OTHERS |= {"cache_dir": ("a", "b")}
 OTHERS |= {"recordings": ("a", "b"), "recording": ("replay", "all")}
 OTHERS["allowed_hosts"] = (["a", "[::1]:80"], ["b.example"])
 OTHERS |= {"run_on": ("ray", "local"), "ray_variables": (["a", "b"], ["c"])}

@@ -86,9 +86,8 @@ def check_before_run(agent: Agent, settings: ExecutionConfig) -> list[Finding]:
     findings = check(agent)
     raise_on_errors(findings)
     # `validate` only warns of a missing key, because it may run on a machine without keys.
-    for path, message in find_missing_keys(agent):
-        if settings.cache_mode != "replay" or path[-1] not in {"criteria", "script", "simulate"}:
-            raise ConfigError(location_of(agent, *path), message)
+    for path, message in find_missing_keys(agent) if settings.recording != "replay" else ():
+        raise ConfigError(location_of(agent, *path), message)
     return findings
 
 

@@ -291,7 +291,7 @@ _CRITERION_KEYS = {"text", "says_failed", "required"}
 def _unknown_key(key: str, models: Sequence[type[BaseModel]]) -> str:
     for base in (base for model in models for base in model.__mro__):
         if issubclass(base, Model) and key in base.not_supported_yet:
-            return f"not supported yet ({base.not_supported_yet[key]}); remove it"
+            return f"not supported ({base.not_supported_yet[key]}); remove it"
     known = _known_keys(models)
     flag = settings_by_flag().get(key)
     hint = f"; did you mean {flag!r}?" if flag in known else did_you_mean_key(key, known)

@@ -313,7 +313,7 @@ class AgentDescription:
 
 def model_problem(llm: LLMProvider | None) -> str | None:
     """Return why nothing can stand in for the model of a built-in agent; None if it can."""
-    if llm is None or llm.protocol not in {"anthropic", "local"}:
+    if llm is None or llm.protocol != "anthropic":
         return None
     return (
         f"a model of {llm.provider.value} is not called by holodeck's own client; write 'model:"

@@ -26,6 +26,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.llm.request_handler import needs_model
 from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
 from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn
@@ -254,7 +255,8 @@ async def start_tap(environment: Mapping[str, str], *, is_scripted: bool) -> Tap
 
     Raises BackendInitError.
     """
-    tap = Tap(find_upstreams(environment, is_scripted=is_scripted), proxy_for)
+    has_no_model = is_scripted or not needs_model()
+    tap = Tap(find_upstreams(environment, is_scripted=has_no_model), proxy_for)
     try:
         await tap.start()
     except OSError as error:

@@ -15,7 +15,6 @@ from holodeck.lib.conversation.messages import (
     paragraphs_of,
     shorten_lines,
 )
-from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -25,7 +24,7 @@ from holodeck.lib.conversation.types import (
     verdict_of,
 )
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.spans.evidence import SpanEvidence, evidence_of, mentions_spans
+from holodeck.lib.spans.evidence import SpanEvidence, evidence_of
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.cases.messages import Message, images_in
 
@@ -93,7 +92,6 @@ class CriteriaJudge:
         budget: Most characters of a transcript; the judge can search in what is cut from it.
         optional: Those of the criteria that are reported only.
         spans: What the agent's code recorded; None if no spans were seen, whatever the reason.
-        cache: Keeps the verdicts; None if the model is asked each time.
     """
 
     role = AgentRole.JUDGE
@@ -107,10 +105,8 @@ class CriteriaJudge:
         budget: int = TRANSCRIPT_LIMIT,
         optional: Collection[str] = (),
         spans: SpanEvidence | None = None,
-        cache: ResponseCache | None = None,
     ) -> None:
         self.criteria = criteria
-        self._cache = cache
         self._spans = spans
         self._optional = optional
         self._judge = judge
@@ -162,29 +158,7 @@ class CriteriaJudge:
 
         `context` is what the test says besides the conversation.
         """
-        judge = partial(
-            self._judge_rows, _Question(messages, situation, criteria, is_final, context)
-        )
-        if self._cache is None:
-            return await judge()
-        # Not in the keys of other verdicts, which were recorded before these existed.
-        with_context = {"additional_context": context} if context else {}
-        about_spans = {"has_spans": False} if any(map(mentions_spans, criteria)) else {}
-        rows: list[CriterionResult] | None = await self._cache.get_for_role(
-            "judge",
-            judge,
-            prompts=PROMPTS,
-            situation=situation,
-            criteria=criteria,
-            optional=[criterion for criterion in criteria if criterion in self._optional],
-            is_final=is_final,
-            messages=messages,
-            **about_spans,
-            **with_context,
-        )
-        if rows is not None or is_final:
-            require_same_criteria(rows or (), criteria)
-        return rows
+        return await self._judge_rows(_Question(messages, situation, criteria, is_final, context))
 
     async def _judge_rows(self, question: _Question) -> list[CriterionResult] | None:
         spans = evidence_of(None, question.criteria) if self._spans is None else self._spans

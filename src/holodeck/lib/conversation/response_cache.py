@@ -216,7 +216,6 @@ class ResponseCache:
         cache_key: The key that the responses belong to.
         mode: `auto` calls for what is not recorded, `record` for everything, `replay` for nothing.
         clean: Hides secrets in what is written and shown.
-        model: What the responses of the model depend on.
     """
 
     def __init__(
@@ -226,13 +225,11 @@ class ResponseCache:
         mode: str,
         *,
         clean: Callable[[dict[str, Any]], dict[str, Any]] = lambda value: value,
-        model: Mapping[str, Any] | None = None,
     ) -> None:
         self._folder = folder / (_file_name(cache_key) or "default")
         self._cache_key = cache_key
         self._mode = mode
         self._clean = clean
-        self._model = dict(model or {})
 
     async def get(
         self, function: str, arguments: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
@@ -269,13 +266,6 @@ class ResponseCache:
                 time.sleep(_POLL_S)
         record_cache_hit()
         return recorded[0]
-
-    async def get_for_role(
-        self, role: str, call: Callable[[], Awaitable[Any]], **facts: Any
-    ) -> Any:
-        """Return the response of the model in a role; `facts` are what else it depends on."""
-        arguments = CacheKey({}).of_values({"model": self._model, **facts})
-        return await self.get(role, arguments, call)
 
     def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what identifies a call."""

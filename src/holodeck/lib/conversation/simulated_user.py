@@ -3,10 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from holodeck.lib.conversation.messages import AgentRole, indent, shorten_lines
-from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ask_model
@@ -75,28 +73,13 @@ class SimulatedUser:
         persona: Persona,
         *,
         instructions: str | None = None,
-        cache: ResponseCache | None = None,
     ) -> None:
         self._model = model
         self.persona = persona
         self._instructions = INSTRUCTIONS if instructions is None else instructions
-        self._cache = cache
 
-    async def call(self, input: AgentInput) -> Any:  # noqa: A002 - the name is public API
+    async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the name is public API
         """Return the user's next message, or the end of the conversation."""
-        if self._cache is None:
-            return await self.reply(input)
-        return await self._cache.get_for_role(
-            "simulated user",
-            lambda: self.reply(input),
-            prompts=PROMPTS,
-            persona=self.persona,
-            description=input.scenario_state.description,
-            messages=input.messages,
-        )
-
-    async def reply(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - as above
-        """Ask the model for the user's next message, or the end of the conversation."""
         new = [message for message in input.messages if not message.get("earlier")]
         turns = [message for message in new if message.get("role") in ("user", "assistant")]
         answers = [text_of(turn) for turn in turns if turn["role"] == "assistant"]

@@ -114,7 +114,7 @@ class Judges:
 
             store = _store(self._is_offline)
             weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
-            return LocalChatModel(llm, weights, self._limits.timeout)
+            return LocalChatModel(llm, weights, self._limits.timeout, kind)
         # Imported here because most runs ask no judge.
         from holodeck.lib.llm.chat_models import (  # noqa: PLC0415
             HttpChatModel,

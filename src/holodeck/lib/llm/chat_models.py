@@ -26,6 +26,7 @@ from holodeck.lib.llm.limiter import Limiter, Limiters, time_limit
 from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
 from holodeck.lib.llm.model import ChatRequest, ChatResponse
 from holodeck.lib.llm.provider_errors import request_error
+from holodeck.lib.llm.request_handler import answer_json
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.observability import names, span
 from holodeck.lib.processes.threads import run_in_thread
@@ -208,6 +209,7 @@ class LibraryChatModel(CompletionModel):
         super().__init__(llm, options)
         limits = options.limits(limits)
         self._create = create
+        self._kind = kind
         self._timeout = limits.attempt_timeout
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._endpoint = endpoint_key(llm)
@@ -223,19 +225,24 @@ class LibraryChatModel(CompletionModel):
 
     async def _send(self, body: Mapping[str, Any], _limiter: Limiter) -> Completion:
         """Send the request once."""
-        call = partial(self._create, **body)
+
+        async def ask() -> Mapping[str, Any]:
+            call = partial(self._create, **body)
+            async with time_limit(self._timeout):
+                is_async = inspect.iscoroutinefunction(inspect.unwrap(self._create))
+                value = call() if is_async else await run_in_thread(call, "holodeck-model")
+                response = await value if inspect.isawaitable(value) else value
+            self._limiters.note_reached(self._endpoint)
+            document: Mapping[str, Any] = json.loads(response.model_dump_json())
+            return document
+
         labels = {
             names.OPERATION: names.CHAT,
             names.PROVIDER: names.provider(self._endpoint),
             names.REQUEST_MODEL: self._llm.name,
         }
         with span(names.chat(self._llm.name), labels, kind="client") as current:
-            async with time_limit(self._timeout):
-                is_async = inspect.iscoroutinefunction(inspect.unwrap(self._create))
-                value = call() if is_async else await run_in_thread(call, "holodeck-model")
-                response = await value if inspect.isawaitable(value) else value
-            self._limiters.note_reached(self._endpoint)
-            completion = parse_completion(response.model_dump_json().encode())
+            completion = parse_completion(await answer_json(self._kind, body, ask))
             usage = completion.usage
             current.set({names.INPUT_TOKENS: usage.prompt_tokens})
             current.set({names.OUTPUT_TOKENS: usage.completion_tokens})

@@ -47,6 +47,28 @@ class Completion:
     """Why it ended, in the provider's words; None if it does not say."""
 
 
+def to_document(completion: Completion) -> JsonObject:
+    """Return the document that `parse_completion` reads the completion from."""
+    message: JsonObject = {"role": "assistant", "content": completion.text}
+    if completion.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in completion.calls
+        ]
+    usage = completion.usage
+    return {
+        "choices": [{"index": 0, "message": message, "finish_reason": completion.finish_reason}],
+        "usage": {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+        },
+    }
+
+
 def openai_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
     """Return the body of a chat completion request."""
     if request.max_tokens is not None:

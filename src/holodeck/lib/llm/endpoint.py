@@ -2,7 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -67,6 +69,19 @@ ProxyFor = Callable[[str], str | None]
 """URL → the URL of its proxy; None for a direct connection."""
 
 
+_are_keys_needed: ContextVar[bool] = ContextVar("holodeck_keys_needed", default=True)
+
+
+@contextmanager
+def keys_needed(*, needed: bool) -> Iterator[None]:
+    """Let endpoints be made without their keys within the block, if none is needed."""
+    token = _are_keys_needed.set(needed)
+    try:
+        yield
+    finally:
+        _are_keys_needed.reset(token)
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """The URL that takes a model's requests, and their headers."""
@@ -99,11 +114,16 @@ def base_url(llm: LLMProvider) -> str:
     return (llm.endpoint or PROVIDERS[llm.provider].url or "").rstrip("/")
 
 
-def _entra_token(llm: LLMProvider, host: str) -> TokenSource:
-    """Return what gets tokens for a resource without a key. Raises ConfigError."""
+def _entra_token(llm: LLMProvider, host: str) -> TokenSource | None:
+    """Return what gets tokens for a resource without a key; None if none is needed.
+
+    Raises ConfigError.
+    """
     if is_of_azure(host):
         return EntraTokens().get
     missing = missing_api_key(llm)
+    if not _are_keys_needed.get():
+        return None
     raise ConfigError(
         missing.field,
         f"{missing.message}; tokens of Entra ID are sent to Azure's own hosts only, and {host!r} is"
@@ -176,7 +196,7 @@ def _bearer(key: str) -> dict[str, str]:
 
 def _api_key(llm: LLMProvider, *, required: bool) -> str:
     key = "" if llm.api_key is None else llm.api_key.get_secret_value().strip()
-    if required and not key:
+    if required and not key and _are_keys_needed.get():
         raise missing_api_key(llm)
     if not (key.isascii() and key.isprintable()):
         raise ConfigError("model.api_key", "holds characters that no key has; copy it again")

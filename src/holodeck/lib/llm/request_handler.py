@@ -1,11 +1,14 @@
 """The way that every request to a model takes in a run of a test case."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
+
+from holodeck.lib.llm.errors import status_error
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Names and values, in order; a name may occur more than once."""
@@ -32,6 +35,11 @@ class RequestHandler(Protocol):
     client or through the tap. It is called on one event loop, which may be that of the tap.
     """
 
+    @property
+    def sends_on(self) -> bool:
+        """Whether it may send a request on to the model."""
+        ...
+
     def answer(
         self, method: str, path: str, body: bytes, send: Send
     ) -> AbstractAsyncContextManager[StreamedResponse]:
@@ -45,6 +53,11 @@ class HandlerChain:
 
     first: RequestHandler
     second: RequestHandler
+
+    @property
+    def sends_on(self) -> bool:
+        """Whether both may send a request on."""
+        return self.first.sends_on and self.second.sends_on
 
     def answer(
         self, method: str, path: str, body: bytes, send: Send
@@ -77,3 +90,41 @@ def answering_requests(handlers: Mapping[str, RequestHandler]) -> Iterator[None]
         yield
     finally:
         _handlers.reset(token)
+
+
+def needs_model(kind: str = AGENT) -> bool:
+    """Whether requests of that kind of work may reach a model here."""
+    handler = request_handler(kind)
+    return handler is None or handler.sends_on
+
+
+async def answer_json(
+    kind: str, body: Mapping[str, Any], compute: Callable[[], Awaitable[Mapping[str, Any]]]
+) -> bytes:
+    """Return the response to a chat completion request that is not sent by our own client.
+
+    `compute` asks the model; the handler of the kind of work may answer instead. Raises
+    RequestError for a response that is an error, and what `compute` raises.
+    """
+
+    @asynccontextmanager
+    async def send(_: bytes) -> AsyncIterator[StreamedResponse]:
+        content = json.dumps(await compute()).encode()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield content
+
+        yield StreamedResponse(200, [(b"content-type", b"application/json")], pieces())
+
+    handler = request_handler(kind)
+    request = json.dumps(body).encode()
+    asked = (
+        send(request)
+        if handler is None
+        else handler.answer("POST", "/chat/completions", request, send)
+    )
+    async with asked as response:
+        answer = b"".join([piece async for piece in response.body])
+    if response.status != 200:
+        raise status_error(response.status, {}, answer)
+    return answer

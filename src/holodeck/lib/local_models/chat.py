@@ -9,6 +9,7 @@ from typing import Any
 from holodeck.lib.llm.completion import Completion, RawToolCall, read_tokens
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
+from holodeck.lib.llm.request_handler import answer_json
 from holodeck.lib.local_models.chat_request import (
     Answer,
     ChatSettings,
@@ -78,11 +79,17 @@ class LocalChatModel:
         llm: The model, with its sampling settings.
         path_of: Returns the weights of a model by its name, and downloads them if necessary.
         time_limit: Seconds that computing an answer may take; None for no limit.
+        kind: The kind of work.
     """
 
     def __init__(
-        self, llm: LLMProvider, path_of: Callable[[str], Path], time_limit: float | None = None
+        self,
+        llm: LLMProvider,
+        path_of: Callable[[str], Path],
+        time_limit: float | None = None,
+        kind: str = "judge",
     ) -> None:
+        self._kind = kind
         self._llm = llm
         self._path_of = path_of
         self._time_limit = time_limit
@@ -95,20 +102,29 @@ class LocalChatModel:
 
     async def answer(self, question: ChatRequest) -> ChatResponse:
         """Return the model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
-        model = await run_in_thread(
-            lambda: LocalModel.load(self._path_of(self._llm.name)), name="holodeck-model"
-        )
-        # The limiter stops the callers' clocks: waiting for other requests is not slowness.
-        async with self._limiters.of(self.name).slot() as slot:
-            note_request()
-            completion = await model.acomplete(self._request(question), self._time_limit)
+        request, waited = self._request(question), 0.0
+
+        async def compute() -> Mapping[str, Any]:
+            nonlocal waited
+            model = await run_in_thread(
+                lambda: LocalModel.load(self._path_of(self._llm.name)), name="holodeck-model"
+            )
+            # The limiter stops the callers' clocks: waiting for other requests is not slowness.
+            async with self._limiters.of(self.name).slot() as slot:
+                note_request()
+                computed = await model.acomplete(request, self._time_limit)
+            waited = slot.waited_s + computed["timings"]["queued_ms"] / 1000
+            return computed
+
+        body = {"model": self._llm.name, **request}
+        completion = json.loads(await answer_json(self._kind, body, compute))
         choice, usage = completion["choices"][0], completion["usage"]
         return ChatResponse(
             choice["message"]["content"],
             TokenUsage.of(usage["prompt_tokens"], usage["completion_tokens"]),
             read_tokens(choice.get("logprobs")),
             choice["finish_reason"] == "length",
-            slot.waited_s + completion["timings"]["queued_ms"] / 1000,
+            waited,
         )
 
     async def close(self) -> None:

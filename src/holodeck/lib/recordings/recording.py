@@ -202,6 +202,11 @@ class RecordedRequests:
     recording: Recording
     participant: str
 
+    @property
+    def sends_on(self) -> bool:
+        """Whether it may send a request on to the model."""
+        return self.recording.takes_new
+
     @asynccontextmanager
     async def answer(
         self, method: str, path: str, body: bytes, send: Send

@@ -4,14 +4,15 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.recordings.entries import AGAIN, SecretInRecording
+from holodeck.lib.recordings.entries import AGAIN, SecretInRecording, read_entries
 from holodeck.lib.recordings.recording import Recording, RecordingSettings
 from holodeck.lib.support.files import claim, make_folder, release, replace_file
 from holodeck.lib.support.text import json_or_none
@@ -64,26 +65,13 @@ class Recordings:
         about = {**self._about, "case": name, "repetition": repetition}
         path = self.folder / file_name(name, repetition)
         recording = Recording(path, about, self.settings, recorded_on=self._dates.get(path.name))
-        for problem in self._outdated(recording):
+        most, day = self.settings.max_age_days, recording.recorded_on
+        for problem in outdated(recording.recorded_about, self._about, day, most):
             if self.settings.is_strict:
                 recording.misses.append(f"{path.name}: {problem}; {AGAIN}")
             else:
                 self._note(f"recordings: {problem}")
         return recording
-
-    def _outdated(self, recording: Recording) -> Iterator[str]:
-        """Yield why what was recorded may no longer be what the models would answer."""
-        most, recorded = self.settings.max_age_days, recording.recorded_about
-        if not recorded:
-            return
-        if most is not None:
-            day = recording.recorded_on
-            age = None if day is None else (datetime.now(UTC).date() - date.fromisoformat(day)).days
-            if age is None or age > most:
-                yield f"they are older than {most} days" if age else "their age is not known"
-        for part, digest in self._about["hashes"].items():
-            if recorded["hashes"].get(part) != digest:
-                yield f"the agent's {part} have changed since they were made"
 
     def save(self, recording: Recording) -> None:
         """Write what is new in a recording; that it cannot be written counts as a miss."""
@@ -107,6 +95,88 @@ class Recordings:
                 today = datetime.now(UTC).date().isoformat()
                 dates = read_dates(self.folder) | dict.fromkeys(self._recorded, today)
                 write_dates(self.folder, dates)
+
+
+def outdated(
+    recorded: Mapping[str, Json], about: Mapping[str, Json], day: str | None, most: int | None
+) -> Iterator[str]:
+    """Yield why what was recorded may no longer be what the models would answer.
+
+    Args:
+        recorded: What the file says about the agent; empty if there is no file.
+        about: What is true of the agent now.
+        day: When it was recorded; None if that is not known.
+        most: The most days that it may be old; None for any number.
+    """
+    if not recorded:
+        return
+    if most is not None:
+        age = None if day is None else (datetime.now(UTC).date() - date.fromisoformat(day)).days
+        if age is None or age > most:
+            yield f"they are older than {most} days" if age else "their age is not known"
+    for part, digest in about["hashes"].items():
+        if recorded["hashes"].get(part) != digest:
+            yield f"the agent's {part} have changed since they were made"
+
+
+@dataclass(frozen=True)
+class RecordedFile:
+    """A file of recordings, and what is wrong with it."""
+
+    path: Path
+    case: str
+    entries: int
+    day: str | None
+    model: str | None
+    problems: tuple[str, ...]
+    is_useless: bool
+    """Whether it can be deleted: it is of no case, or cannot be replayed."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.name
+
+
+def recorded_files(
+    folder: Path, about: Mapping[str, Json], runs: Iterable[tuple[str, int]], most: int | None
+) -> list[RecordedFile]:
+    """Return the recordings in a folder, by name.
+
+    Args:
+        folder: That of the agent.
+        about: What is true of the agent now.
+        runs: The name of each case, with the number of each repetition.
+        most: The most days that a recording may be old; None for any number.
+    """
+    known = {file_name(name, repetition) for name, repetition in runs} | {SHARED}
+    dates = read_dates(folder)
+    files = []
+    for path in sorted(folder.glob("*.json")):
+        if path.name == INDEX:
+            continue
+        day = dates.get(path.name)
+        try:
+            recorded, entries = read_entries(path)
+        except ConfigError as error:
+            files.append(RecordedFile(path, "?", 0, day, None, (error.message,), is_useless=True))
+            continue
+        is_useless = path.name not in known
+        problems = [*outdated(recorded, about, day, most)]
+        problems += ["it is of no case; delete it with `holodeck recordings prune`"] * is_useless
+        case = str(recorded.get("case", "(outside of cases)"))
+        facts = (len(entries), day, recorded.get("model"), tuple(problems))
+        files.append(RecordedFile(path, case, *facts, is_useless=is_useless))
+    return files
+
+
+def remove_files(files: Sequence[RecordedFile]) -> None:
+    """Delete recordings, also from the index. Raises OSError."""
+    for file in files:
+        file.path.unlink()
+        dates = read_dates(file.path.parent)
+        dates.pop(file.name, None)
+        write_dates(file.path.parent, dates)
 
 
 def file_name(case: str, repetition: int = 1) -> str:

@@ -23,7 +23,7 @@ from holodeck.models.tools.knowledge import KnowledgeTool
 
 _DIGITS = 16
 _CASES_AT_ONCE = 1_000
-_IRRELEVANT_KEYS = {"retries", "retry_on", "fail_fast", "cache_key"}
+_IRRELEVANT_KEYS = {"retries", "retry_on", "fail_fast"}
 """Keys of a case that change no response."""
 
 

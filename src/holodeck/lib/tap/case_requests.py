@@ -86,6 +86,11 @@ class CaseRequests:
         self._call_numbers = count(1)
 
     @property
+    def sends_on(self) -> bool:
+        """Whether it may send a request on to the model."""
+        return self._replies is None
+
+    @property
     def handled(self) -> list[HandledRequest]:
         """What became of the requests for an answer of the model, in order."""
         return [

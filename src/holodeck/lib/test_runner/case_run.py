@@ -28,7 +28,7 @@ from holodeck.lib.llm.request_handler import answering_requests
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
-from holodeck.lib.test_runner.grading.checks import CaseCaches, EvaluatorSet
+from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.lib.test_runner.grading.grade import UNGRADED, ObservationBuilder, build_result, grade
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust
 from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
@@ -234,7 +234,6 @@ class CaseSetup:
             agent,
             self.evaluators,
             Judges(config, agent.base_dir),
-            CaseCaches(agent, config, self.config_loader),
             RunTrust.of(config),
         )
         self.histories = histories_of(agent)

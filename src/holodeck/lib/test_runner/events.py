@@ -195,7 +195,6 @@ def scenario_result_of(result: TestResult) -> CaseResult:
         token_usage=usage | ({"Agent": result.token_usage} if result.token_usage else {}),
         model_calls={role: cost.calls for role, cost in known.items()},
         failed_calls={role: cost.failed for role, cost in known.items() if cost.failed},
-        kept_answers={role: cost.kept for role, cost in known.items() if cost.kept},
         outcome=result.outcome,
         metrics=result.rows,
         tool_checks=result.tool_checks,

@@ -26,6 +26,7 @@ from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.checks.tool_checks import validate_tool_calls
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.file_processor import FileProcessor, FileReader
+from holodeck.lib.llm.endpoint import keys_needed
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.support.text import describe, plural
@@ -152,15 +153,16 @@ class TestExecutor:
         # An object of the caller's is closed once only.
         self._after_shutdown = None if self._given_backend is backend else self._given_backend
         self._owns_backend = self._backend is None or inspect.isclass(backend)
-        self.setup = CaseSetup(
-            agent,
-            self.config,
-            self.config_loader,
-            self.file_processor,
-            evaluators,
-            options,
-            is_injected=self._is_injected,
-        )
+        with keys_needed(needed=self.config.recording != "replay"):
+            self.setup = CaseSetup(
+                agent,
+                self.config,
+                self.config_loader,
+                self.file_processor,
+                evaluators,
+                options,
+                is_injected=self._is_injected,
+            )
         self.evaluators = self.setup.evaluator_set.evaluators
         self._prompts: list[PromptVersion] = []
         self._run_state = RunState(agent, self._report_result)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import holodeck
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
+from holodeck.lib.llm.endpoint import keys_needed
 from holodeck.lib.llm.request_handler import AGENT, answering_requests
 from holodeck.lib.recordings.loopback import only_loopback
 from holodeck.lib.recordings.recording import Mode, RecordingSettings
@@ -39,27 +41,38 @@ def open_recordings(
     Raises ConfigError for recordings that cannot be replayed, and ReportError if what was recorded
     cannot be written.
     """
-    parts, _ = hash_parts(agent)
-    about = {
-        "agent": agent.name,
-        "model": None if agent.model is None else agent.model.label,
-        "hashes": {name: parts[name] for name in _HASHED},
-        "holodeck": holodeck.__version__,
-    }
+    about = about_agent(agent)
     redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
     is_strict = bool(config.strict_recordings)
     block = agent.recordings or RecordingsConfig()
     settings = RecordingSettings(mode, block.ignore, block.max_age_days, is_strict, redactor)
     folder = recordings_folder(agent, config, source)
     recordings = Recordings(folder, about, names_of(agent.test_cases or ()), settings, note)
-    here = only_loopback() if mode == "replay" else nullcontext()
+    is_replay = mode == "replay"
+    here = only_loopback() if is_replay else nullcontext()
     shared = recordings.shared
     handlers = shared.handlers(AGENT, EMBEDDINGS)
-    with here, answering_requests(handlers), recording_tools(shared):
+    with (
+        here,
+        keys_needed(needed=not is_replay),
+        answering_requests(handlers),
+        recording_tools(shared),
+    ):
         try:
             yield recordings
         finally:
             recordings.close()
+
+
+def about_agent(agent: Agent) -> dict[str, Any]:
+    """Return what recordings say about their agent."""
+    parts, _ = hash_parts(agent)
+    return {
+        "agent": agent.name,
+        "model": None if agent.model is None else agent.model.label,
+        "hashes": {name: parts[name] for name in _HASHED},
+        "holodeck": holodeck.__version__,
+    }
 
 
 def recordings_folder(agent: Agent, config: ExecutionConfig, source: str) -> Path:

@@ -4,10 +4,9 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.text_metrics import ContainsEvaluator
-from holodeck.lib.test_runner.grading.checks import CaseCaches, Check, EvaluatorSet
+from holodeck.lib.test_runner.grading.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
 
 LLM = {"provider": "openai", "name": "judge", "endpoint": "http://127.0.0.1:1", "api_key": "k"}
 KIND = {"type": "judge", "name": "kind", "criteria": ["It is kind."]}
@@ -192,20 +191,3 @@ def test_a_metric_that_is_off_needs_no_input():
     metric = {"metric": "exact_match", "enabled": False}
 
     assert evaluator_set({"evaluations": [metric]}).checks_of(0).at_end == []
-
-
-def test_the_cache_of_an_agents_own_model_is_another_than_that_of_a_judge(tmp_path):
-    agent = Agent.model_validate(
-        {
-            "name": "x",
-            "model": LLM | {"temperature": 0.7},
-            "instructions": {"inline": "hi"},
-            "test_cases": [{"input": "hi", "criteria": ["is kind"], "cache_key": "v1"}],
-        }
-    )
-    caches = CaseCaches(agent, ExecutionConfig(cache_mode="auto", cache_dir=str(tmp_path)))
-    [case], other = agent.test_cases, agent.model.model_copy()
-
-    facts = [caches.cache_of(case, llm, "here")._model for llm in (agent.model, other)]
-
-    assert [fact["temperature"] for fact in facts] == [0.0, 0.7]

@@ -28,7 +28,8 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     note_calls,
     with_server_schemas,
 )
-from holodeck.lib.llm.completion import Completion
+from holodeck.lib.llm.completion import Completion, parse_completion, to_document
+from holodeck.lib.llm.request_handler import AGENT, answer_json, needs_model
 from holodeck.lib.processes.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -233,8 +234,9 @@ class LocalCompletions:
         self._model: LocalModel | None = None
 
     async def prepare(self) -> None:
-        """Download and load the model. Raises ModelStoreError and MissingExtra."""
-        await self._load()
+        """Download and load the model, if it is asked. Raises ModelStoreError and MissingExtra."""
+        if needs_model():
+            await self._load()
 
     async def close(self) -> None:
         """Do nothing: the model stays loaded for further requests."""
@@ -252,8 +254,14 @@ class LocalCompletions:
             top_p=body.get("top_p"),
             response_format=body.get("response_format"),
         )
-        model = await self._load()
-        completion = await reply_to(model, body["messages"], body.get("tools") or (), settings)
+
+        async def compute() -> Mapping[str, Any]:
+            model = await self._load()
+            reply = await reply_to(model, body["messages"], body.get("tools") or (), settings)
+            return to_document(reply)
+
+        request = {**body, "model": self._name}
+        completion = parse_completion(await answer_json(AGENT, request, compute))
         stats.meter.add(completion.usage, self._name)
         return completion
 

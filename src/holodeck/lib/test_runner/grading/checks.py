@@ -5,12 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holodeck.config.checks.cases import NO_JUDGE
-from holodeck.config.loader import ConfigLoader
-from holodeck.config.secrets import collect
 from holodeck.config.yaml.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -23,19 +20,15 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.judging.judges import Judges, with_judge_defaults
-from holodeck.lib.secrets.redact import Redactor
-from holodeck.lib.support.environment import cache_dir
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, setting_fields
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.response_cache import ResponseCache
     from holodeck.lib.evaluators.grader_process import GraderProcess
     from holodeck.lib.test_runner.grading.criteria import CaseCriteria
 
@@ -81,70 +74,6 @@ _HERE = "(this metric)"
 """Begins the location of an error; only then is it looked up where the metric is written."""
 
 
-class CaseCaches:
-    """Builds the response caches of judges and simulated users.
-
-    Args:
-        agent: The agent under test.
-        settings: The settings of the run; None for no cache.
-        loader: Knows the environment variables, whose secrets no file may contain.
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        settings: ExecutionConfig | None = None,
-        loader: ConfigLoader | None = None,
-    ) -> None:
-        self._agent = agent
-        self._loader = loader or ConfigLoader()
-        self._mode = "off" if settings is None else settings.cache_mode or "auto"
-        self._folder = Path() if settings is None else _folder(agent, settings)
-
-    def cache_of(
-        self, case: TestCaseModel, llm: LLMProvider, location: str
-    ) -> "ResponseCache | None":
-        """Return the cache for a model's responses in the case; None if it has none.
-
-        Raises ConfigError if responses are to be replayed and the case has no `cache_key`.
-        """
-        if self._mode == "off":
-            return None
-        if case.cache_key is None:
-            if self._mode == "replay":
-                raise ConfigError(
-                    location,
-                    "to replay, the case needs a 'cache_key'; write one, or use --cache-key",
-                )
-            return None
-        # As above: most cases have no cache.
-        from holodeck.lib.conversation.response_cache import ResponseCache, model_cache_facts  # noqa: PLC0415
-
-        model = with_judge_defaults(llm, is_agents_own=llm is self._agent.model)
-        return ResponseCache(
-            self._folder,
-            case.cache_key,
-            self._mode,
-            clean=self._redactor.redact_report,
-            model=model_cache_facts(model),
-        )
-
-    @cached_property
-    def _redactor(self) -> Redactor:
-        """Built for the first cache, as most cases have none."""
-        return Redactor(collect(self._agent, self._loader.environment(self._agent.base_dir)))
-
-
-def _folder(agent: Agent, settings: ExecutionConfig) -> Path:
-    """Return the folder of the caches; a path from a file is relative to the agent.yaml."""
-    chosen = settings.path_of("cache_dir", agent.base_dir)
-    if chosen is None:
-        return cache_dir() / "scenarios"
-    # The environment variable names a folder that models share.
-    is_variable = settings.source_of("cache_dir").startswith(setting_fields()["cache_dir"].variable)
-    return chosen / "scenarios" if is_variable else chosen
-
-
 class EvaluatorSet:
     """Builds the checks of every case, so that mistakes are found before any agent is called.
 
@@ -157,14 +86,12 @@ class EvaluatorSet:
         agent: Agent,
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
-        case_caches: CaseCaches | None = None,
         judge_trust: RunTrust | None = None,
     ) -> None:
         self._agent = agent
         self._trust = TrustBook(agent, judge_trust)
         self._injected = dict(injected or {})
         self._inputs = RequiredInputs(agent)
-        self.case_caches = case_caches or CaseCaches(agent)
         self.judges = judges or Judges(base_dir=agent.base_dir)
         self.notes: list[str] = []
         """What readers of the report must know."""
@@ -282,7 +209,6 @@ class EvaluatorSet:
             self.judge_with(llm),
             case.criterion_settings,
             case.about,
-            self.case_caches.cache_of(case, llm, location),
             trust={text: self._trust.trust_in(CRITERIA, llm, text) for text in case.all_criteria},
         )
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.messages import AgentRole
-from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.llm.model import count_usage
@@ -64,7 +63,6 @@ class CaseCriteria:
         judge: The model that judges.
         criteria: The criteria; none if the script only asks at checkpoints.
         situation: What the judge is told about the case besides.
-        response_cache: Keeps the verdicts; None if the judge is asked each time.
         trust: How far the judge is trusted for each criterion, those of checkpoints included; None
             if that plays no part.
     """
@@ -74,7 +72,6 @@ class CaseCriteria:
         judge: Judge,
         criteria: Sequence[CriterionSettings],
         situation: str,
-        response_cache: ResponseCache | None = None,
         *,
         trust: Mapping[str, Trust | None],
     ) -> None:
@@ -85,9 +82,7 @@ class CaseCriteria:
         self._texts = [criterion.text for criterion in criteria]
         self._situation = situation
         self.judge_name = judge.name
-        self._judge = CriteriaJudge(
-            judge, self._texts, optional=self._optional, cache=response_cache
-        )
+        self._judge = CriteriaJudge(judge, self._texts, optional=self._optional)
         self.participant: Participant = self._judge if self._texts else CheckpointJudge(self._judge)
         """The judge as a participant of a conversation."""
 
@@ -115,7 +110,6 @@ class CaseCriteria:
                     calls=usage.requests,
                     failed=usage.failed,
                     tokens=usage.usage,
-                    kept=usage.cache_hits,
                 )
                 state.grades.judge_cost = add_costs(state.grades.judge_cost, cost)
         state.late_ending = None

@@ -76,15 +76,6 @@ def build_plan(
     past = [estimate for _, estimate in run]
     judge_calls = sum(_judged_checks(agent, case) * _least_runs(case) for case, _ in run)
     calls = [_agent_calls(case) for case, _ in run]
-    is_replaying = settings.cache_mode == "replay"
-    uses_cache = is_replaying or settings.cache_mode == "auto"
-    cacheable = sum(
-        _least_runs(case)
-        for case, _ in run
-        if uses_cache and case.cache_key is not None and case.criteria is not None
-    )
-    least = judge_calls - cacheable
-    is_judged = least > 0 if is_replaying else judge_calls > 0
     return RunPlan(
         agent_name=agent.name,
         agent_config_path=agent_config_path,
@@ -95,7 +86,7 @@ def build_plan(
         agent_calls=Bounds(
             least=sum(least for least, _ in calls), most=sum(most for _, most in calls)
         ),
-        judge_calls=Bounds(least=least, most=None if is_judged else 0),
+        judge_calls=Bounds(least=judge_calls, most=None if judge_calls else 0),
         duration_ms=_estimate([estimate.duration_ms for estimate in past]),
         agent_tokens=_estimate([estimate.agent_tokens for estimate in past]),
         expected_judge_calls=_estimate([estimate.judge_calls for estimate in past]),
@@ -104,7 +95,7 @@ def build_plan(
             [
                 estimate.simulator_tokens
                 for case, estimate in run
-                if case.simulate is not None and not is_replaying
+                if case.simulate is not None and settings.recording != "replay"
             ]
         ),
         currency=None if agent.prices is None else agent.prices.unit,

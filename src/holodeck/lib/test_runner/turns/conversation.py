@@ -11,10 +11,9 @@ from holodeck.config.checks.cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.attack_strategies import CrescendoStrategy, GoatStrategy
-from holodeck.lib.conversation.attacker import PROMPTS, RedTeamUser, Task
+from holodeck.lib.conversation.attacker import RedTeamUser, Task
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.participants import SilentUser
-from holodeck.lib.conversation.response_cache import ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.script_run import judge as final_judgement
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
@@ -46,7 +45,6 @@ from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.base import MAX_TURNS
 from holodeck.models.cases.conversation import RedTeam, Simulation, step_kind, step_value
-from holodeck.models.cases.messages import Message
 from holodeck.models.llm import LLMProvider
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -75,8 +73,6 @@ class ConversationRunner:
     checks: Mapping[str | int, Sequence[Check]]
     """The checks of steps of the script."""
     observations: ObservationBuilder
-    response_cache: ResponseCache | None = None
-    """Keeps what the simulated user says; None if the model is asked each time."""
 
     async def run(
         self,
@@ -128,10 +124,10 @@ class ConversationRunner:
         user: Participant = SilentUser()
         attack = None if case.simulate is None else case.simulate.red_team
         if self.simulator is not None and attack is not None:
-            user = CaseAttacker(attack, self.simulator, case.max_turns, self.response_cache)
+            user = CaseAttacker(attack, self.simulator, case.max_turns)
         elif self.simulator is not None:
             persona = persona_of(case.simulate or Simulation())
-            user = SimulatedUser(self.simulator, persona, cache=self.response_cache)
+            user = SimulatedUser(self.simulator, persona)
         return [user, agent, *([] if self.criteria is None else [self.criteria.participant])]
 
     def _add_result(
@@ -173,8 +169,7 @@ class ConversationRunner:
     def _cost(self, result: ScenarioResult, role: AgentRole) -> ModelCost | None:
         """Return what the model in a role cost; None if it was not used."""
         calls = result.model_calls.get(role.value, 0)
-        kept = result.kept_answers.get(role.value, 0)
-        if not calls and not kept:
+        if not calls:
             return None
         judge = None if self.criteria is None else self.criteria.judge_name
         user = None if self.simulator is None else self.simulator.name
@@ -183,7 +178,6 @@ class ConversationRunner:
             calls=calls,
             failed=result.failed_calls.get(role.value, 0),
             tokens=result.token_usage.get(role.value, TokenUsage()),
-            kept=kept,
         )
 
 
@@ -267,9 +261,6 @@ def build_runners(
             },
             checks=checks.of_steps,
             observations=observations,
-            response_cache=None
-            if llm is None
-            else evaluator_set.case_caches.cache_of(case, llm, location),
         )
 
     return {
@@ -290,7 +281,6 @@ class CaseAttacker(RedTeamUser):
         settings: The attack.
         model: Plans, attacks and rates.
         max_turns: Of the case; None for the default.
-        cache: Keeps what the model writes; None if it is asked each time.
     """
 
     def __init__(
@@ -298,7 +288,6 @@ class CaseAttacker(RedTeamUser):
         settings: RedTeam,
         model: ChatModel,
         max_turns: int | None,
-        cache: ResponseCache | None = None,
     ) -> None:
         super().__init__(
             strategy=STRATEGIES[settings.strategy](),
@@ -309,7 +298,6 @@ class CaseAttacker(RedTeamUser):
             max_backtracks=0,  # the session of the agent does not forget
         )
         self._model = model
-        self._cache = cache
 
     async def call(self, input: AgentInput) -> Any:  # noqa: A002 - the engine's name
         message = await super().call(input)
@@ -317,15 +305,3 @@ class CaseAttacker(RedTeamUser):
 
     def model_for_task(self, task: Task) -> ChatModel:  # noqa: ARG002 - the same for all
         return self._model
-
-    async def _ask(self, task: Task, messages: Sequence[Message]) -> str:
-        if self._cache is None:
-            return await super()._ask(task, messages)
-        written: str = await self._cache.get_for_role(
-            "attacker",
-            lambda: super(CaseAttacker, self)._ask(task, messages),
-            prompts=PROMPTS,
-            task=task,
-            messages=list(messages),
-        )
-        return written
