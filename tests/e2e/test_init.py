@@ -8,6 +8,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 from fakes import Reply, run_cli
+from support.actions_runner import Runner
 from support.checks import assert_one_error, assert_plain
 
 APP = """
@@ -391,3 +392,61 @@ test_cases: [{input: hi, expected_tools: [find], evaluations: [{metric: "bot:gon
     assert ran.code == 2
     assert "agent.yaml: loaded the tool find(name)" in ran.stdout
     assert "there is no 'gone' in it" in ran.stdout
+
+
+@pytest.fixture
+def runner(agent_dir, tmp_path):
+    """A machine of CI whose checkout has an agent and its recordings."""
+    agent_dir.write_agent(backend="chat")
+    assert agent_dir.run("test", "--record").code == 0
+    return Runner(agent_dir.path, tmp_path / "machine")
+
+
+def test_the_workflow_replays_and_records_again(runner, agent_dir):
+    wrote = agent_dir.run("init", "--ci")
+    file = agent_dir.path / ".github" / "workflows" / "holodeck.yml"
+    jobs = yaml.safe_load(file.read_text())["jobs"]
+    scripts = {
+        name: [step["run"] for step in job["steps"] if "holodeck " in step.get("run", "")]
+        for name, job in jobs.items()
+    }
+
+    def run(name):
+        steps = [runner.bash(script, agent_dir.path, {}) for script in scripts[name]]
+        assert [step.code for step in steps] == [0] * len(steps), steps
+        return steps
+
+    assert "Next: holodeck test agent.yaml --record, then commit both" in wrote.stdout
+    before = len(agent_dir.server.requests)
+    [replayed] = run("replay")
+    assert "1 replayed, 0 live" in replayed.output
+    assert len(agent_dir.server.requests) == before
+
+    _, recorded, compared = run("record")
+    assert "0 replayed, 1 live" in recorded.output
+    assert len(agent_dir.server.requests) == before + 1
+    assert "A: greeter" in compared.output
+    assert "B: greeter" in compared.output
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["other.yaml"], "other.yaml: is not there"),
+        (["--suite"], "--ci writes a workflow"),
+        (["--from", "app:agent"], "--ci writes a workflow"),
+    ],
+)
+def test_a_workflow_is_written_for_an_agent_that_exists(runner, agent_dir, args, problem):
+    ran = agent_dir.run("init", "--ci", *args)
+
+    assert ran.code == 2
+    assert problem in ran.stderr
+    assert not (agent_dir.path / ".github").exists()
+
+
+def test_a_workflow_that_exists_stays(runner, agent_dir):
+    agent_dir.write(".github/workflows/holodeck.yml", "mine")
+
+    assert agent_dir.run("init", "--ci").code == 2
+    assert (agent_dir.path / ".github/workflows/holodeck.yml").read_text() == "mine"

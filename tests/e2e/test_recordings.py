@@ -12,10 +12,12 @@ import yaml
 from holodeck.lib.recordings.entries import read_entries, write_entries
 from holodeck.lib.secrets.redact import Redactor
 from support import mcp_servers
+from support.cli import run_cli
 from support.folder import AgentFolder, case
 from support.frameworks import TOOL, results_of_turn, script
 from support.server import FakeOpenAI
 
+ROOT = Path(__file__).resolve().parents[2]
 CASES = [case("greets", "Say hello", contains="hello"), case("parts", "Say bye", contains="bye")]
 
 
@@ -330,3 +332,34 @@ def test_the_keys_of_the_former_cache_name_what_takes_its_place(agent_dir, key, 
 
     assert ran.code == 2
     assert f"{key}: not supported (recordings take the place of the response cache" in ran.stderr
+
+
+def example(name, folder):
+    """A copy of an example, and the environment of a machine without models and keys."""
+    shutil.copytree(ROOT / "examples" / name, folder / name)
+    return folder / name, {"HOLODECK_CACHE_DIR": str(folder / "cache"), "HOLODECK_OFFLINE": "1"}
+
+
+def test_the_support_example_is_replayed_without_its_model(tmp_path):
+    folder, env = example("support", tmp_path)
+
+    ran = run_cli("test", "agent.yaml", "--replay", cwd=folder, env=env)
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert "9 replayed, 0 live" in ran.stdout
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_agents_of_the_migration_example_are_compared_without_their_model(tmp_path):
+    folder, env = example("migration", tmp_path)
+    for name in ("old", "new"):
+        (folder / f".venv-{name}").symlink_to(sys.prefix)
+
+    ran = run_cli(
+        *("test", "old.yaml", "--against", "new.yaml", "--fail-on", "regression", "--replay"),
+        cwd=folder,
+        env=env,
+    )
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert "Passed on both: 3" in ran.stdout

@@ -123,6 +123,47 @@ _CASE = """\
       - metric: latency
         max_ms: 60000
 """
+_WORKFLOW_FILE = Path(".github/workflows/holodeck.yml")
+_WORKFLOW = """\
+# Every push: the recorded answers, without a key. Every night: what the models answer today.
+# `holodeck test AGENT --record` writes the recordings; commit them.
+name: holodeck
+on:
+  push:
+  workflow_dispatch:
+  schedule:
+    - cron: "17 3 * * *"
+permissions:
+  contents: read
+jobs:
+  replay:
+    if: github.event_name == 'push'
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
+      - uses: actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c # v6.0.0
+      - run: pip install -r requirements.txt # holodeck-harness, and what the agent needs
+      - run: holodeck test AGENT --replay
+  record:
+    if: github.event_name != 'push'
+    runs-on: ubuntu-latest
+    env:
+      OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }} # the keys of your models
+    steps:
+      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
+      - uses: actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c # v6.0.0
+      - run: pip install -r requirements.txt
+      - run: holodeck test AGENT --replay
+        continue-on-error: true
+      - run: holodeck test AGENT --record all
+      - if: always()
+        run: holodeck compare previous last --agent AGENT
+      - if: always() # to be looked at, and committed if they are right
+        uses: actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2
+        with:
+          name: recordings
+          path: "**/recordings"
+"""
 _ANY_VALUE = "{regex: '[\\s\\S]+'} # any value; write the right one"
 _FILL_IN = "Fill in 'input' and 'value' of each test case, and remove its 'skip'."
 _CONFIRM = (
@@ -136,6 +177,7 @@ _TODO = "confirm the tool calls and the answer, or correct them, then remove thi
 @click.option("--from", "target", metavar="MODULE:OBJECT", help="The agent that you have.")
 @click.option("--ask", "question", metavar="INPUT", help="Ask it this, and write what it did.")
 @click.option("--suite", is_flag=True, help="Write a file of scenarios and an adapter instead.")
+@click.option("--ci", is_flag=True, help="Write a workflow that replays, and records at night.")
 @click.pass_context
 def init(
     context: click.Context,
@@ -143,6 +185,7 @@ def init(
     target: str | None,
     question: str | None,
     suite: bool,
+    ci: bool,
 ) -> None:
     """Write a first AGENT_CONFIG, and never overwrite a file.
 
@@ -150,13 +193,19 @@ def init(
     --ask, it calls the agent once, and writes its tool calls and its answer as a test case for you
     to confirm. Without --from, holodeck writes a small example that runs. With --suite, the example
     is a file of scenarios for `holodeck test --adapter` (scenarios/example.yaml by default) and an
-    adapter in Python. The first line of the file names its schema for editors, which is written to
-    .holodeck unless it is there.
+    adapter in Python. With --ci, it is a workflow of GitHub Actions for an AGENT_CONFIG that is
+    there: each push replays its recordings, and each night records them again. The first line of
+    the file names its schema for editors, which is written to .holodeck unless it is there.
     """
     from holodeck.config.cases.suite_files import is_yaml
 
     if question is not None and (target is None or not question.strip()):
         raise click.UsageError("--ask needs a text, and with --from the agent to ask")
+    if ci:
+        if target is not None or suite:
+            raise click.UsageError("--ci writes a workflow; remove it, or --from and --suite")
+        _write_workflow(agent_config, context.ensure_object(CliContext))
+        return
     if suite:
         if target is not None:
             raise click.UsageError("--suite writes an example; remove it or --from")
@@ -217,6 +266,21 @@ def _write_suite(file: Path, context: click.Context) -> None:
     cli_context = context.ensure_object(CliContext)
     _write_files({file: _SCENARIOS, code: _ADAPTER_CODE}, "suite", Path(), command, cli_context)
     echo(cli_context.clean(f"Next: {command}"))
+
+
+def _write_workflow(agent_config: Path, context: CliContext) -> None:
+    """Write the workflow that tests an agent with its recordings."""
+    from holodeck import errors
+
+    if not agent_config.is_file():
+        raise errors.FileNotFoundError(
+            str(agent_config), "is not there; write it with holodeck init"
+        )
+    _require_new({_WORKFLOW_FILE: _WORKFLOW})
+    agent = shlex.quote(str(agent_config))
+    _write(_WORKFLOW_FILE, _WORKFLOW.replace("AGENT", agent))
+    echo(context.clean(f"Wrote {_WORKFLOW_FILE}"))
+    echo(context.clean(f"Next: holodeck test {agent} --record, then commit both"))
 
 
 def _require_new(files: "dict[Path, str]") -> None:
