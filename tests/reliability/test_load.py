@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from fakes import FakeOpenAI, Reply
+from holodeck.lib.llm.limiter import INITIAL_SLOTS
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
 from support.fleet import without_times
@@ -121,9 +122,9 @@ async def test_a_provider_that_takes_ten_at_once_is_not_overrun(
     line = f"ten at once: {report.summary.passed}/100 with {asked:.2f} requests a case ({way})"
     record_property("counted", line)
     assert report.summary.passed == 100
-    # A busy machine may read the first refusal only after the slots have grown from 32 to all 100;
+    # A busy machine may read the first refusal only after the slots have grown from 50 to all 100;
     # each case that is refused then costs one request more.
     changes = [one.getMessage() for one in caplog.records if "slots" in one.getMessage()]
     assert any("after an overload" in change for change in changes)
-    first_wave = 32 if "after an overload" in changes[0] else 100
+    first_wave = INITIAL_SLOTS if "after an overload" in changes[0] else 100
     assert asked <= 1.28 + first_wave / 100

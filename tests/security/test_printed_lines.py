@@ -121,8 +121,8 @@ def hostile(tmp_path_factory):
         folder.write("sk.yaml", yaml.safe_dump(agent | {"backend": "semantic_kernel"}))
         folder.write("pyproject.toml", "[tool.pytest.ini_options]\n")
         folder.write("test_agent.py", AGENT_TEST)
-        for _ in range(2):
-            ran = folder.run("test")
+        for flags in (["--record"], []):
+            ran = folder.run("test", *flags)
             assert ran.code in {1, 3, 4}, ran.stderr
         folder.run("bless", "previous", "-o", "baseline.json")
         [run, _] = json.loads(folder.run("runs", "list", "--json").stdout)
@@ -146,9 +146,10 @@ PRINTS = [
     "report RUN --format codequality", "report RUN --format html", "compare baseline RUN",
     "compare baseline RUN -v", "compare baseline RUN --format json",
     "compare baseline RUN --format markdown", "compare baseline RUN --format html", "runs",
-    "runs list", "runs list --json", "runs show RUN", "runs show RUN --json", "view RUN --no-open",
-    "bless RUN -o again.json", "import chats.jsonl", "import ID", "judge check nothing::error::x",
-    "nothing::error::x", "report ::error::x", "-::error::x", "models list",
+    "recordings list", "recordings check", "recordings prune", "runs list", "runs list --json",
+    "runs show RUN", "runs show RUN --json", "view RUN --no-open", "bless RUN -o again.json",
+    "import chats.jsonl", "import ID", "judge check nothing::error::x", "nothing::error::x",
+    "report ::error::x", "-::error::x", "models list",
 ]  # fmt: skip
 PRINTS_NOTHING_OF_OTHERS = {"schema", "init"}
 READERS = {

@@ -331,22 +331,22 @@ def test_reports_and_events_go_wherever_the_command_line_says(folder):
 def test_only_the_user_can_read_what_a_run_writes(folder):
     verdict = {"c1": {"reasoning": "seen", "status": "passed"}, "decision": "verdict"}
     folder.server.otherwise(json.dumps(verdict))
-    criteria = {"criteria": ["is polite"], "cache_key": "v1"}
+    criteria = {"criteria": ["is polite"]}
     judge = {"model": folder.model()}
     folder.write_agent(
         evaluations=judge,
         test_cases=[{"name": "c", "input": "hello", **criteria}],
-        execution={"cache_dir": "cache"},
     )
     before = set(folder.path.rglob("*"))
 
-    ran = folder.run("test", "-o", "results/r.md", "-o", "results/r.json", "--events", "e.jsonl")
+    outputs = ("-o", "results/r.md", "-o", "results/r.json", "--events", "e.jsonl")
+    ran = folder.run("test", "--record", "all", *outputs)
     assert ran.code == 0, ran.stderr
     folder.run("report", "-o", "again.html")
 
     written = set(folder.path.rglob("*")) - before
     suffixes = {path.suffix for path in written if path.is_file()}
     assert suffixes >= {".md", ".json", ".jsonl", ".html"}
-    assert any("cache" in path.parts for path in written)
+    assert any("recordings" in path.parts for path in written)
     readable = [str(path) for path in written if path.stat().st_mode & 0o077]
     assert readable == []

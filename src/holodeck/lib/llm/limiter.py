@@ -31,7 +31,7 @@ from holodeck.lib.ui.activity import activity
 
 logger = logging.getLogger(__name__)
 
-INITIAL_SLOTS = 32
+INITIAL_SLOTS = 50
 SAFE_SLOTS = 100
 MAX_SLOTS = 200
 QUEUEING = 1.5
