@@ -27,7 +27,7 @@ from holodeck.lib.processes.threads import SharedLoop
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.selection.request import SelectionRequest, parse_expression
 from holodeck.lib.selection.select_cases import select as select_cases
-from holodeck.lib.stubs.case_stubs import CaseStubs, check_stubs
+from holodeck.lib.stubs.case_stubs import CaseStubs, check_deliveries
 from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.support.text import did_you_mean_or_list
 from holodeck.lib.test_runner.progress import RunDisplay, choose_display
@@ -314,7 +314,7 @@ def stub(
     with in_place_of_tools(taking):
         yield taking
     seen = Trajectory((), evidence(tool_calls="runner"))
-    rows = check_stubs(settings, seen, taking.calls)
+    rows = check_deliveries(settings, seen, taking.calls)
     if rows:
         raise ExecutionError("\n".join(str(row.error or row.reason) for row in rows))
 

@@ -45,6 +45,8 @@ _HANDSHAKE_FAILURES = frozenset(
 """Reasons of OpenSSL that every further connection would meet, such as a server without TLS."""
 _REFUSED_TEMPERATURE = re.compile(r"(?i)(?=.*temperature).*(unsupported|not support|only the def)")
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
+OWN_ERROR = "holodeck_tap_error"
+"""The type of the errors that holodeck answers requests with, in place of the model."""
 MAX_EXCERPT = 80
 MAX_MESSAGE = 400
 
@@ -61,6 +63,7 @@ class RequestError(BackendSessionError):
         retry_after: float | None = None,
         refusal: Refusal | None = None,
         status: int | None = None,
+        is_own: bool = False,
     ) -> None:
         self.is_transient = is_transient
         """Whether the same request may succeed later."""
@@ -70,12 +73,14 @@ class RequestError(BackendSessionError):
         """Seconds that the server asks to wait; None if it does not."""
         self.status = status
         """HTTP status of the response; None if there was none, or if it was a 200."""
+        self.is_own = is_own
+        """Whether holodeck answered in place of the server, such as with a fault of a case."""
         super().__init__(message, refusal=refusal)
 
     @property
     def is_overload(self) -> bool:
         """Whether the server receives more requests than it accepts."""
-        return self.status in OVERLOAD_STATUS
+        return self.status in OVERLOAD_STATUS and not self.is_own
 
 
 def classify_refusal(status: int | None, codes: Set[object]) -> Refusal | None:
@@ -121,6 +126,7 @@ def status_error(status: int, headers: Mapping[str, str], body: bytes) -> Reques
         retry_after=parse_retry_after(headers),
         refusal=refusal,
         status=status,
+        is_own=OWN_ERROR in codes,
     )
 
 

@@ -177,7 +177,7 @@ def to_plain_json(value: Any) -> Any:
     return pydantic_core.to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
 
 
-def check_stubs(
+def check_deliveries(
     settings: StandIns, observed: Trajectory, calls: Sequence[StubbedCall]
 ) -> list[ToolCheck]:
     """Return the rows about stubs that no call got, and about sealed tools that may have run.

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
+from holodeck.lib.llm.errors import OWN_ERROR
 from holodeck.lib.llm.request_handler import Headers, StreamedResponse
 from holodeck.models.llm import PROVIDERS, SCRIPTED_URL, ProviderEnum, ollama_url
 
@@ -159,5 +160,5 @@ def whole_response(status: int, content_type: str, content: bytes) -> StreamedRe
 
 def error_content(code: str, message: str) -> bytes:
     """Return an error as JSON, in the format of OpenAI's errors."""
-    error = {"message": message, "type": "holodeck_tap_error", "param": None, "code": code}
+    error = {"message": message, "type": OWN_ERROR, "param": None, "code": code}
     return json.dumps({"error": error}).encode()

@@ -11,10 +11,11 @@ from holodeck.lib.llm.chat_models import HttpChatModel
 from holodeck.lib.llm.client import ChatClient, RequestStats
 from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.errors import RequestError
-from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.limiter import INITIAL_SLOTS, Limiters
 from holodeck.lib.llm.limits import call_limits
 from holodeck.lib.llm.model import ChatRequest
 from holodeck.lib.llm.request_handler import AGENT, answering_requests
+from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.tap.case_requests import CaseRequests, check_requests
 from holodeck.lib.tap.exchange import NO_REPLY, whole_response
 from holodeck.models.cases.stubs import ModelFault, ModelReply
@@ -113,6 +114,22 @@ async def test_faults_come_at_their_calls_and_keep_the_replies_for_later_ones():
         ["cut_off"],
         ["delay"],
     ]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_staged_overload_leaves_the_slots_of_the_endpoint(status):
+    llm = LLMProvider(provider="openai", name="m", api_key="k", endpoint="http://127.0.0.1:9/v1")
+    endpoint, limits, limiters = Endpoint.of(llm), call_limits(None), Limiters()
+    client = ChatClient(endpoint, llm.name, limits, limiters)
+    requests = CaseRequests([SENT], [ModelFault(call=1, status=status)])
+    stats = RequestStats()
+
+    with answering_requests({AGENT: requests}):
+        await client.complete_body(ASKED, stats, RetryConfig(max_retries=1, base_delay=0.01))
+    await client.close()
+
+    assert [attempt.error[:8] for attempt in stats.attempts] == [f"HTTP {status}"]
+    assert limiters.of(endpoint.name).slots == INITIAL_SLOTS
 
 
 async def test_the_answer_of_a_model_is_cut_off():

@@ -146,11 +146,11 @@ def _check_stubs(state: CaseState) -> list[ToolCheck]:
     if not (state.case.stubs_of_tools or state.case.is_sealed):
         return []
     # Imported here because few cases have stubs.
-    from holodeck.lib.stubs.case_stubs import check_stubs  # noqa: PLC0415
+    from holodeck.lib.stubs.case_stubs import check_deliveries  # noqa: PLC0415
 
     turns = state.turns
     observed = Trajectory(calls_in(turns), evidence_of(turns))
-    return check_stubs(
+    return check_deliveries(
         state.case, observed, [call for turn in turns for call in turn.stubbed_calls]
     )
 
