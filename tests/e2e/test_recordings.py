@@ -363,3 +363,34 @@ def test_the_agents_of_the_migration_example_are_compared_without_their_model(tm
 
     assert ran.code == 0, ran.stdout + ran.stderr
     assert "Passed on both: 3" in ran.stdout
+
+
+def test_it_is_noted_if_the_requests_of_the_agent_are_not_seen(agent_dir):
+    agent_dir.write("bot.py", "def answer(message):\n    return message\n")
+    agent_dir.write_agent(backend="bot:answer", model=None, instructions=None)
+
+    ran = agent_dir.run("test", "--record")
+
+    assert ran.code == 0
+    assert "the requests of the agent itself are not recorded: " in ran.stderr
+    assert "write 'tap: true' under 'backend'" in ran.stderr
+
+
+def test_nothing_is_recorded_on_other_machines(recorded):
+    ran = recorded.run("test", "--record", "--on", "ray://127.0.0.1:1")
+
+    assert ran.code == 2
+    assert "record without --on" in ran.stderr
+
+
+def test_a_budget_counts_nothing_in_a_replay(agent_dir):
+    agent_dir.write_agent(
+        backend="chat",
+        test_cases=CASES,
+        prices={"models": {"openai/fake": {"input": 1, "output": 1}}},
+    )
+    agent_dir.run("test", "--record")
+
+    ran = agent_dir.run("test", "--replay", "--max-cost", "0.000001", "--max-tokens", "1")
+
+    assert ran.code == 0, ran.stdout + ran.stderr

@@ -136,6 +136,8 @@ class Setting:
 
 RecordingMode = Literal["replay", "missing", "failed", "all", "off"]
 """What a run does with recordings."""
+RECORDING_MODES = frozenset({"missing", "failed", "all"})
+"""Those in which something is recorded."""
 NO_CACHE = (
     "recordings take the place of the response cache: 'holodeck test --record', then '--replay'"
 )

@@ -10,7 +10,6 @@ from typing import Any
 from holodeck.errors import ConfigError
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import replace_file
-from holodeck.lib.support.text import load_json
 
 Json = Any
 FORMAT = 1
@@ -18,7 +17,7 @@ AGAIN = "record it again with --record all"
 
 
 @dataclass(frozen=True)
-class Entry:
+class RecordedExchange:
     """A request of a participant, and the response to it."""
 
     participant: str
@@ -43,7 +42,7 @@ class SecretInRecording(Exception):
 
 
 def write_entries(
-    path: Path, about: Mapping[str, Json], entries: Sequence[Entry], redactor: Redactor
+    path: Path, about: Mapping[str, Json], entries: Sequence[RecordedExchange], redactor: Redactor
 ) -> None:
     """Write the file of a recording; the same recording gives the same bytes.
 
@@ -58,13 +57,13 @@ def write_entries(
     replace_file(path, [text.encode("utf-8", "surrogatepass"), b"\n"])
 
 
-def read_entries(path: Path) -> tuple[Mapping[str, Json], list[Entry]]:
+def read_entries(path: Path) -> tuple[Mapping[str, Json], list[RecordedExchange]]:
     """Return what a recording is about, and its entries; no entries if there is no file.
 
     Raises ConfigError for a file that is no recording, or was changed since it was recorded.
     """
     try:
-        content = load_json(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}, []
     except (OSError, ValueError) as error:
@@ -83,7 +82,7 @@ def _checksum(content: Json) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _pack(entries: Sequence[Entry]) -> Iterator[Json]:
+def _pack(entries: Sequence[RecordedExchange]) -> Iterator[Json]:
     """Yield the entries as JSON; a body that continues an earlier one has only what is new."""
     ordered = sorted(entries, key=lambda entry: entry.order)
     for at, entry in enumerate(ordered):
@@ -118,7 +117,7 @@ def _rest(earlier: Json, body: Json) -> Json:
     return rest
 
 
-def _unpack(packed: Sequence[Json]) -> Iterator[Entry]:
+def _unpack(packed: Sequence[Json]) -> Iterator[RecordedExchange]:
     bodies: list[Json] = []
     for fields in packed:
         request = dict(fields["request"])
@@ -129,4 +128,4 @@ def _unpack(packed: Sequence[Json]) -> Iterator[Entry]:
                 for key, value in rest.items()
             }
         bodies.append(request.get("body"))
-        yield Entry(**{**fields, "request": request})
+        yield RecordedExchange(**{**fields, "request": request})

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.request_handler import Send, StreamedResponse
-from holodeck.lib.recordings.entries import Entry, read_entries, write_entries
+from holodeck.lib.recordings.entries import RecordedExchange, read_entries, write_entries
 from holodeck.lib.recordings.key import canonical, key_of
 from holodeck.lib.recordings.miss import describe_miss
 from holodeck.lib.recordings.responses import recorded_response, replayed_response
@@ -41,14 +41,14 @@ class RecordingSettings:
 
 
 @dataclass(frozen=True)
-class Question:
+class AskedRequest:
     """A request of a participant, and what is recorded of it."""
 
     participant: str
     request: Mapping[str, Json]
     key: str
     after: int
-    entry: Entry | None
+    entry: RecordedExchange | None
     """None if it is not recorded."""
     miss: str | None = None
     """Why it gets no answer; None if it has one, or is to be recorded."""
@@ -80,7 +80,7 @@ class Recording:
     def __post_init__(self) -> None:
         self._lock = Lock()
         self.recorded_about: Mapping[str, Json] = {}
-        self._recorded: list[Entry] = []
+        self._recorded: list[RecordedExchange] = []
         self._is_broken = False
         if self.settings.mode != "all":
             try:
@@ -88,13 +88,13 @@ class Recording:
             except ConfigError as error:
                 self._is_broken = True
                 self.misses.append(str(error))
-        self._by_key = defaultdict[tuple[str, str], list[Entry]](list)
+        self._by_key = defaultdict[tuple[str, str], list[RecordedExchange]](list)
         for entry in self._recorded:
             self._by_key[entry.participant, entry.key].append(entry)
         self._asked = Counter[tuple[str, str]]()
         self._answered = Counter[str]()
-        self._replayed: list[Entry] = []
-        self._live: list[Entry] = []
+        self._replayed: list[RecordedExchange] = []
+        self._live: list[RecordedExchange] = []
 
     @property
     def takes_new(self) -> bool:
@@ -125,35 +125,47 @@ class Recording:
         with self._lock:
             return sum(entry.participant in participants for entry in self._replayed)
 
-    def ask(self, participant: str, request: Mapping[str, Json]) -> Question:
-        """Return what is recorded of a request of JSON values."""
+    def _identify(
+        self, participant: str, request: Mapping[str, Json]
+    ) -> tuple[Mapping[str, Json], str]:
+        """Return a request in its canonical form, without secrets, and its hash."""
         settings = self.settings
-        masked = settings.redactor.redact_report(dict(request))
-        document = canonical(masked, settings.ignore)
+        document = canonical(request, settings.ignore)
         key = key_of(document)
+        if (participant, key) not in self._by_key:  # else it holds no secret
+            masked = settings.redactor.redact_report(dict(request))
+            document = canonical(masked, settings.ignore)
+            key = key_of(document)
+        return document, key
+
+    def ask(self, participant: str, request: Mapping[str, Json]) -> AskedRequest:
+        """Return what is recorded of a request of JSON values."""
+        document, key = self._identify(participant, request)
         with self._lock:
             number = 0 if self.is_shared else self._asked[participant, key]
             self._asked[participant, key] += 1
-            recorded = self._by_key[participant, key]
+            recorded = self._by_key.get((participant, key), ())
             after = 0 if self.is_shared else self._answered[participant]
             entry = recorded[number] if number < len(recorded) else None
             if entry is not None:
                 self._replayed.append(replace(entry, after=after))
                 self._answered[participant] += 1
-                return Question(participant, document, key, after, entry)
+                return AskedRequest(participant, document, key, after, entry)
             if self.takes_new:
-                return Question(participant, document, key, after, None)
+                return AskedRequest(participant, document, key, after, None)
             same = [entry.request for entry in self._recorded if entry.participant == participant]
             asked = sum(count for (who, _), count in self._asked.items() if who == participant)
             miss = describe_miss(participant, asked, document, same, times=number + 1)
             if not self._is_broken:
                 self.misses.append(miss)
-            return Question(participant, document, key, after, None, miss)
+            return AskedRequest(participant, document, key, after, None, miss)
 
-    def add(self, question: Question, response: Mapping[str, Json]) -> None:
+    def add(self, question: AskedRequest, response: Mapping[str, Json]) -> None:
         """Record the response to a request."""
         masked = self.settings.redactor.redact_report(dict(response))
-        entry = Entry(question.participant, question.key, question.request, masked, question.after)
+        entry = RecordedExchange(
+            question.participant, question.key, question.request, masked, question.after
+        )
         with self._lock:
             self._live.append(entry)
             self._answered[question.participant] += 1
@@ -234,7 +246,7 @@ class _Copy:
 
     response: StreamedResponse
     recording: Recording
-    question: Question
+    question: AskedRequest
     content: bytearray = field(default_factory=bytearray)
     is_recorded: bool = False
 

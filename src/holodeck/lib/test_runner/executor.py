@@ -19,7 +19,7 @@ from holodeck.config.checks.agent import check_before_run, check_opened_tools, l
 from holodeck.config.loader import ConfigLoader, loader_of
 from holodeck.config.prices import require_prices, with_list_prices
 from holodeck.config.settings import with_case_settings
-from holodeck.errors import BackendInitError, HoloDeckError
+from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, capabilities_of
 from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
@@ -38,7 +38,7 @@ from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule, concurr
 from holodeck.lib.ui.activity import activity
 from holodeck.lib.user_code.raised import with_location
 from holodeck.models.agent import IN_PYTHON, Agent
-from holodeck.models.config import ExecutionConfig
+from holodeck.models.config import RECORDING_MODES, ExecutionConfig
 from holodeck.models.results.origin import PromptVersion
 from holodeck.models.results.outcome import ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -59,6 +59,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _OF_DEEPEVAL = ("RAG_EVALUATOR_MAP", "RAGEvaluatorConstructor")
+UNSEEN = "the requests of the agent itself are not recorded: {}"
 PREPARED = (
     "before the first case, the tools took {} and {} tokens for documents; budgets count these, the"
     " costs of the report do not"
@@ -263,6 +264,11 @@ class TestExecutor:
         from holodeck.lib.test_runner.workers.lane import count_workers, open_worker_lane  # noqa: PLC0415
 
         setup = self.setup
+        if self.config.run_on not in {None, "local"} and self.config.recording in RECORDING_MODES:
+            raise ConfigError(
+                self.config.source_of("recording"),
+                "what is recorded would stay on other machines; record without --on",
+            )
         count = count_workers(
             self.agent_config,
             self.config,
@@ -312,6 +318,9 @@ class TestExecutor:
             with activity("starting the agent"):
                 backend = await self._ready_backend()
             self._note_opened_tools(backend)
+            problem = capabilities_of(backend).model_problem
+            if self.setup.recordings is not None and problem is not None:
+                self.setup.evaluator_set.note(UNSEEN.format(problem))
             self._prompts = [] if self._is_injected else prompt_versions(self.agent_config)
             require_history_support(self.agent_config, backend)
             for index in self._run_state.remaining:

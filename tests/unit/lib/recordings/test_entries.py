@@ -6,7 +6,12 @@ from dataclasses import replace
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.recordings.entries import Entry, SecretInRecording, read_entries, write_entries
+from holodeck.lib.recordings.entries import (
+    RecordedExchange,
+    SecretInRecording,
+    read_entries,
+    write_entries,
+)
 from holodeck.lib.secrets.redact import Redactor
 
 
@@ -14,7 +19,9 @@ def entry(key, *texts, after=0, participant="agent", **fields):
     messages = [{"role": "user", "content": text} for text in texts]
     body = {"model": "m", "tools": [{"name": "look"}], "messages": messages, **fields}
     request = {"path": "POST /chat/completions", "body": body}
-    return Entry(participant, key, request, {"status": 200, "json": {"text": key}}, after)
+    return RecordedExchange(
+        participant, key, request, {"status": 200, "json": {"text": key}}, after
+    )
 
 
 ENTRIES = [
@@ -22,7 +29,7 @@ ENTRIES = [
     entry("b", "hi", "it is 7", after=1),
     entry("c", "another", after=2),
     entry("d", "hi", "it is 7", "so?", after=3, seed=1),
-    Entry("tool", "e", {"path": "look", "body": {"id": 7}}, {"result": 7}),
+    RecordedExchange("tool", "e", {"path": "look", "body": {"id": 7}}, {"result": 7}),
 ]
 
 
