@@ -307,7 +307,7 @@ class ChatClient:
         apply_rate_limits(limiter, headers)
         if response.status == 200:
             return response
-        refused = b"".join([piece async for piece in response.body])
+        refused = await response.read()
         await stack.aclose()
         raise status_error(response.status, headers, refused)
 
@@ -333,7 +333,7 @@ class ChatClient:
         if handler is None:
             return await self._http.send(self._http.encode(body))
         async with handler.answer("POST", self._path, body, self._open) as response:
-            content = b"".join([piece async for piece in response.body])
+            content = await response.read()
         return Response(response.status, _by_name(response), content)
 
     async def _post(self, body: bytes, parse: Callable[[bytes], M], limiter: Limiter) -> M:

@@ -23,6 +23,16 @@ class StreamedResponse:
     body: AsyncIterator[bytes]
     reason: bytes = b""
 
+    async def read(self) -> bytes:
+        """Return the whole body."""
+        return b"".join([piece async for piece in self.body])
+
+
+async def in_pieces(*pieces: bytes) -> AsyncIterator[bytes]:
+    """Yield a body that is known."""
+    for piece in pieces:
+        yield piece
+
 
 Send = Callable[[bytes], AbstractAsyncContextManager[StreamedResponse]]
 """Sends a request with that body on to the model."""
@@ -109,12 +119,8 @@ async def answer_json(
 
     @asynccontextmanager
     async def send(_: bytes) -> AsyncIterator[StreamedResponse]:
-        content = json.dumps(await compute()).encode()
-
-        async def pieces() -> AsyncIterator[bytes]:
-            yield content
-
-        yield StreamedResponse(200, [(b"content-type", b"application/json")], pieces())
+        body = in_pieces(json.dumps(await compute()).encode())
+        yield StreamedResponse(200, [(b"content-type", b"application/json")], body)
 
     handler = request_handler(kind)
     request = json.dumps(body).encode()
@@ -124,7 +130,7 @@ async def answer_json(
         else handler.answer("POST", "/chat/completions", request, send)
     )
     async with asked as response:
-        answer = b"".join([piece async for piece in response.body])
+        answer = await response.read()
     if response.status != 200:
         raise status_error(response.status, {}, answer)
     return answer

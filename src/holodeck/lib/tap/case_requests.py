@@ -4,13 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge
-from holodeck.lib.llm.request_handler import Send, StreamedResponse
+from holodeck.lib.llm.request_handler import Send, StreamedResponse, in_pieces
 from holodeck.lib.support.text import json_or_none, one_line
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.tap.exchange import NO_REPLY, error_response
@@ -165,12 +165,7 @@ async def _cut_off(request: _Request, response: StreamedResponse) -> StreamedRes
         reason = "it is empty"
     fault = f"the fault 'cut_off' at call {request.number} changed nothing of the response"
     request.problem = request.problem or f"{fault}: {reason}"
-
-    async def unchanged() -> AsyncIterator[bytes]:
-        for piece in content:
-            yield piece
-
-    return StreamedResponse(response.status, response.headers, unchanged(), response.reason)
+    return replace(response, body=in_pieces(*content))
 
 
 def _read(request: _Request, response: StreamedResponse, content: Sequence[bytes]) -> Completion:

@@ -1,11 +1,11 @@
 """Requests of agents to models, their responses, the servers of models, and the way to the tap."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holodeck.lib.llm.errors import OWN_ERROR
-from holodeck.lib.llm.request_handler import Headers, StreamedResponse
+from holodeck.lib.llm.request_handler import Headers, StreamedResponse, in_pieces
 from holodeck.models.llm import PROVIDERS, SCRIPTED_URL, ProviderEnum, ollama_url
 
 _LOOPBACK = "127.0.0.1"
@@ -151,11 +151,7 @@ def whole_response(status: int, content_type: str, content: bytes) -> StreamedRe
         (b"content-type", content_type.encode()),
         (b"content-length", str(len(content)).encode()),
     ]
-
-    async def body() -> AsyncIterator[bytes]:
-        yield content
-
-    return StreamedResponse(status, headers, body())
+    return StreamedResponse(status, headers, in_pieces(content))
 
 
 def error_content(code: str, message: str) -> bytes:
