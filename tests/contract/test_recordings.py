@@ -29,6 +29,10 @@ CASES = [
 ]
 
 
+IGNORED = {"ignore": [{"path": "$.metadata.user_id"}]}
+"""What the Claude Agent SDK makes up anew for each machine."""
+
+
 class ChannelBackend(TappedBackend):
     """An agent in this process whose client has the URL of a channel."""
 
@@ -46,11 +50,15 @@ class BehindTap:
     """What a row of a framework needs of its model's server: where it is."""
 
     server: FakeOpenAI
-    root: str
+    channel: str
 
     @property
     def url(self):
-        return f"{self.root}/openai/v1"
+        return f"{self.channel}/openai/v1"
+
+    @property
+    def root(self):
+        return f"{self.channel}/anthropic"
 
     def __getattr__(self, name):
         return getattr(self.server, name)
@@ -75,7 +83,7 @@ async def tapped(row, server):
 
 async def run(backend, folder, mode, cases=CASES):
     """The results of the cases, with what is recorded in the folder."""
-    agent = Agent(name="agent", backend=IN_PYTHON, test_cases=cases)
+    agent = Agent(name="agent", backend=IN_PYTHON, test_cases=cases, recordings=IGNORED)
     config = ExecutionConfig(
         recording=mode, recordings=str(folder), max_retries=0, llm_timeout=600, give_up=False
     )
