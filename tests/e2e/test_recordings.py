@@ -394,3 +394,67 @@ def test_a_budget_counts_nothing_in_a_replay(agent_dir):
     ran = agent_dir.run("test", "--replay", "--max-cost", "0.000001", "--max-tokens", "1")
 
     assert ran.code == 0, ran.stdout + ran.stderr
+
+
+def test_what_is_ignored_may_differ(agent_dir):
+    def ask(day):
+        said = f"Say hello on {day}"
+        agent_dir.write_agent(
+            backend="chat",
+            test_cases=[case("greets", said, contains="hello")],
+            recordings={"ignore": [{"name": "today", "pattern": r"\d{4}-\d\d-\d\d"}]},
+        )
+
+    ask("2026-01-02")
+    recorded = agent_dir.run("test", "--record")
+    ask("2026-11-27")
+    replayed = agent_dir.run("test", "--replay")
+
+    assert (recorded.code, replayed.code) == (0, 0), replayed.stdout
+
+
+def test_a_miss_over_a_date_shows_the_rule_that_helps(agent_dir):
+    for day in ("2026-01-02", "2026-11-27"):
+        cases = [case("greets", f"Say hello on {day}", contains="hello")]
+        agent_dir.write_agent(backend="chat", test_cases=cases)
+        if day == "2026-01-02":
+            agent_dir.run("test", "--record")
+
+    missed = agent_dir.run("test", "--replay")
+
+    assert missed.code == 4
+    assert r"recordings: {ignore: [{name: date, pattern: '\d{4}-\d\d-\d\d'}]}" in missed.stdout
+
+
+def test_failed_records_only_what_missed_in_a_recording(recorded):
+    cases = [CASES[0] | {"input": "Say hello again"}, CASES[1], case("new", "Say new")]
+    recorded.write_agent(backend="chat", test_cases=cases)
+    before = len(recorded.server.requests)
+
+    ran = recorded.run("test", "--record", "failed")
+
+    assert ran.code == 4
+    assert len(recorded.server.requests) == before + 1
+    assert "request 1 of the agent (POST /chat/completions) is not recorded; nothing" in ran.stdout
+    again = recorded.run("test", "--replay", "-k", "greets or parts")
+    assert again.code == 0
+
+
+def test_the_recording_of_another_case_is_an_error(recorded):
+    folder = recorded.path / "recordings" / "agent"
+    (folder / "greets.json").write_bytes((folder / "parts.json").read_bytes())
+
+    ran = recorded.run("test", "--replay")
+
+    assert ran.code == 4
+    assert "greets.json: is of the case 'parts'" in ran.stdout
+
+
+@pytest.mark.parametrize("index", ["", "[]", '{"greets.json": 7, "parts.json": "2026-99-99"}'])
+def test_an_index_that_cannot_be_read_only_hides_the_dates(recorded, index):
+    index_of(recorded).write_text(index)
+
+    ran = recorded.run("test", "--replay")
+
+    assert ran.code == 0
+    assert "2 replayed, 0 live" in ran.stdout

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.request_handler import Send, StreamedResponse
-from holodeck.lib.recordings.entries import RecordedExchange, read_entries, write_entries
+from holodeck.lib.recordings.entries import AGAIN, RecordedExchange, read_entries, write_entries
 from holodeck.lib.recordings.key import canonical, key_of
 from holodeck.lib.recordings.miss import describe_miss
 from holodeck.lib.recordings.responses import recorded_response, replayed_response
@@ -85,6 +85,7 @@ class Recording:
         if self.settings.mode != "all":
             try:
                 self.recorded_about, self._recorded = read_entries(self.path)
+                self._require_same_case()
             except ConfigError as error:
                 self._is_broken = True
                 self.misses.append(str(error))
@@ -95,6 +96,13 @@ class Recording:
         self._answered = Counter[str]()
         self._replayed: list[RecordedExchange] = []
         self._live: list[RecordedExchange] = []
+
+    def _require_same_case(self) -> None:
+        """Raise ConfigError for the recording of another case."""
+        for name in ("case", "repetition") if self.recorded_about else ():
+            recorded = self.recorded_about.get(name)
+            if recorded != self.about.get(name):
+                raise ConfigError(str(self.path), f"is of the {name} {recorded!r}; {AGAIN}")
 
     @property
     def takes_new(self) -> bool:

@@ -34,7 +34,10 @@ def recorded_response(response: StreamedResponse, body: bytes, *, is_cut: bool) 
     except UnicodeDecodeError:
         return {**fields, "base64": base64.b64encode(content).decode()}
     if "event-stream" in kind:
-        return {**fields, "events": [piece.decode() for piece in _EVENT_END.split(content)]}
+        return {
+            **fields,
+            "events": [piece.decode() for piece in _EVENT_END.split(content) if piece],
+        }
     if "ndjson" in kind:
         return {**fields, "events": text.splitlines(keepends=True)}
     try:
@@ -59,7 +62,7 @@ def replayed_response(recorded: Mapping[str, Json]) -> StreamedResponse:
         headers.append((b"content-length", str(len(pieces[0])).encode()))
 
     async def body() -> AsyncIterator[bytes]:
-        for piece in filter(None, pieces):
+        for piece in pieces:
             yield piece
 
     return StreamedResponse(recorded["status"], headers, body())

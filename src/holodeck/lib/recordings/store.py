@@ -23,6 +23,7 @@ SHARED = "outside-of-cases.json"
 LEAK = "it would contain a secret even after masking; do not let the agent send it to its model"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _MAX_NAME = 60
+_DIGITS = 10
 _LOCK_S = 30.0
 _POLL_S = 0.05
 
@@ -87,14 +88,17 @@ class Recordings:
         """Write what was recorded outside of cases, and the dates. Raises ReportError."""
         if self.settings.mode == "replay":
             return
-        with _locked(self.folder):
-            self.save(self.shared)
-            if self.shared.misses:
-                raise ReportError("\n".join(self.shared.misses))
-            if self._recorded:
-                today = datetime.now(UTC).date().isoformat()
-                dates = read_dates(self.folder) | dict.fromkeys(self._recorded, today)
-                write_dates(self.folder, dates)
+        try:
+            with _locked(self.folder):
+                self.save(self.shared)
+                if self._recorded:
+                    today = datetime.now(UTC).date().isoformat()
+                    dates = read_dates(self.folder) | dict.fromkeys(self._recorded, today)
+                    write_dates(self.folder, dates)
+        except OSError as error:  # a TimeoutError is one
+            raise ReportError(f"{self.folder}: the index cannot be written: {error}") from error
+        if self.shared.misses:
+            raise ReportError("\n".join(self.shared.misses))
 
 
 def outdated(
@@ -183,7 +187,7 @@ def file_name(case: str, repetition: int = 1) -> str:
     """Return the name of the file for a run of a case, which is another one for each name."""
     words = _NOT_IN_NAMES.sub("-", case.lower()).strip("-")[:_MAX_NAME]
     if words != case:
-        digest = hashlib.sha256(case.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+        digest = hashlib.sha256(case.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
         words = f"{words}-{digest}" if words else digest
     return f"{words}.json" if repetition == 1 else f"{words}.{repetition}.json"
 
@@ -194,7 +198,16 @@ def read_dates(folder: Path) -> dict[str, str]:
         dates = json_or_none((folder / INDEX).read_text(encoding="utf-8"))
     except OSError:
         return {}
-    return dates if isinstance(dates, dict) else {}
+    known = dates.items() if isinstance(dates, dict) else ()
+    return {name: day for name, day in known if _is_day(day)}
+
+
+def _is_day(value: Json) -> bool:
+    try:
+        date.fromisoformat(value)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def write_dates(folder: Path, dates: Mapping[str, str]) -> None:
