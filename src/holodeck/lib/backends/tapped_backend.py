@@ -26,12 +26,12 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.llm.formats import ReturnedResult
 from holodeck.lib.llm.request_handler import needs_model
 from holodeck.lib.processes.threads import is_user_code_running
 from holodeck.lib.support.environment import process_variables, proxy_for, variables_set
 from holodeck.lib.tap.channel import EARLIER_WORK, Channel, TappedTurn
 from holodeck.lib.tap.exchange import ROUTES, find_upstreams
-from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.tap import Tap
 from holodeck.models.results.evidence import Fact
 from holodeck.models.token_usage import TokenUsage, sum_of

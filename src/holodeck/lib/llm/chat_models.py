@@ -17,11 +17,10 @@ from holodeck.lib.llm.completion import (
     Completion,
     anthropic_body,
     openai_body,
-    parse_anthropic_message,
-    parse_completion,
 )
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none, endpoint_key
 from holodeck.lib.llm.errors import RequestError
+from holodeck.lib.llm.formats import parse_anthropic_message, parse_completion
 from holodeck.lib.llm.limiter import Limiter, Limiters, time_limit
 from holodeck.lib.llm.limits import NO_OPTIONS, CallLimits, RequestOptions
 from holodeck.lib.llm.model import ChatRequest, ChatResponse

@@ -11,14 +11,10 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from holodeck.lib.llm.completion import (
-    Completion,
-    StreamedCompletion,
-    parse_completion,
-    read_events,
-)
+from holodeck.lib.llm.completion import Completion
 from holodeck.lib.llm.endpoint import Endpoint
 from holodeck.lib.llm.errors import RequestError, no_answer_within, status_error
+from holodeck.lib.llm.formats import parse_completion, read_stream
 from holodeck.lib.llm.http_client import HttpClient
 from holodeck.lib.llm.http_connection import Response, Server
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits, time_limit
@@ -271,18 +267,14 @@ class ChatClient:
         """
         streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
         body_bytes = json.dumps(streamed).encode()
-        completion = StreamedCompletion()
         async with AsyncExitStack() as stack:
             begin = partial(self._begin, body_bytes, stack)
             response = await self._sender.send(begin, retry or self._retry, stats)
-            async for event in read_events(response.body):
-                if text := completion.add(event):
-                    yield text
-                if completion.is_over:
-                    break
-        result = completion.result()
-        stats.meter.add(result.usage, self._model)
-        yield result
+            async for part in read_stream(response.body):
+                if isinstance(part, Completion):
+                    await stack.aclose()
+                    stats.meter.add(part.usage, self._model)
+                yield part
 
     async def close(self) -> None:
         """Close the connections of the running event loop; a later request opens new ones."""

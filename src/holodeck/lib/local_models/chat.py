@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.llm.completion import Completion, RawToolCall, read_tokens
+from holodeck.lib.llm.completion import Completion, RawToolCall
+from holodeck.lib.llm.formats import read_tokens
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.llm.request_handler import answer_json

@@ -3,11 +3,12 @@
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body
-from holodeck.lib.llm.request_handler import StreamedResponse
+from holodeck.lib.llm.request_handler import StreamedResponse, in_pieces
+from holodeck.lib.tap.exchange import whole_response
 
 Json = Any
 _EVENT_END = re.compile(rb"(?<=\n\n)|(?<=\r\n\r\n)")
@@ -48,21 +49,15 @@ def recorded_response(response: StreamedResponse, body: bytes, *, is_cut: bool) 
 
 def replayed_response(recorded: Mapping[str, Json]) -> StreamedResponse:
     """Return a recorded response."""
-    headers = [(b"content-type", recorded["type"].encode())]
+    status, kind = recorded["status"], recorded["type"]
     match recorded:
-        case {"json": document}:
-            pieces = [json.dumps(document, ensure_ascii=False).encode()]
         case {"events": events}:
-            pieces = [event.encode() for event in events]
+            pieces = in_pieces(*(event.encode() for event in events))
+            return StreamedResponse(status, [(b"content-type", kind.encode())], pieces)
+        case {"json": document}:
+            content = json.dumps(document, ensure_ascii=False).encode()
         case {"base64": text}:
-            pieces = [base64.b64decode(text)]
+            content = base64.b64decode(text)
         case _:
-            pieces = [recorded["text"].encode()]
-    if "events" not in recorded:
-        headers.append((b"content-length", str(len(pieces[0])).encode()))
-
-    async def body() -> AsyncIterator[bytes]:
-        for piece in pieces:
-            yield piece
-
-    return StreamedResponse(recorded["status"], headers, body())
+            content = recorded["text"].encode()
+    return whole_response(status, kind, content)

@@ -9,12 +9,12 @@ from itertools import count
 from typing import Any
 
 from holodeck.lib.llm.completion import Completion, RawToolCall
+from holodeck.lib.llm.formats import Embeddings, OtherRequest, UnreadableBody
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge
 from holodeck.lib.llm.request_handler import Send, StreamedResponse, in_pieces
 from holodeck.lib.support.text import json_or_none, one_line
 from holodeck.lib.support.tool_names import tools_named
 from holodeck.lib.tap.exchange import NO_REPLY, error_response
-from holodeck.lib.tap.formats import Embeddings, OtherRequest, UnreadableBody
 from holodeck.lib.tap.reading import body_reader, find_reader
 from holodeck.lib.tap.replies import PATHS, cut, render_reply
 from holodeck.models.cases.stubs import FaultKind, ModelFault, ModelReply

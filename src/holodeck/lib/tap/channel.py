@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.llm.formats import ReturnedResult
 from holodeck.lib.llm.request_handler import RequestHandler, request_handler
 from holodeck.lib.support.stubs import TakesCalls, current_stubs
 from holodeck.lib.tap.exchange import Request
-from holodeck.lib.tap.formats import ReturnedResult
 from holodeck.lib.tap.reading import TappedExchange
 from holodeck.lib.tap.tool_results import ReplacedResults
 from holodeck.models.results.outcome import ModelRequest

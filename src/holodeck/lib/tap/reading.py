@@ -9,10 +9,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from holodeck.lib.llm.http_body import Decoder, MalformedHttp, TooLarge
-from holodeck.lib.llm.request_handler import Headers, StreamedResponse
-from holodeck.lib.tap.exchange import Request, header
-from holodeck.lib.tap.formats import (
+from holodeck.lib.llm.formats import (
     AnthropicMessage,
     ChatCompletion,
     Embeddings,
@@ -25,6 +22,9 @@ from holodeck.lib.tap.formats import (
     UnreadableBody,
     returned_results,
 )
+from holodeck.lib.llm.http_body import Decoder, MalformedHttp, TooLarge
+from holodeck.lib.llm.request_handler import Headers, StreamedResponse
+from holodeck.lib.tap.exchange import Request, header
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.results.outcome import ModelRequest
 

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from holodeck.lib.llm.completion import Completion, RawToolCall
+from holodeck.lib.llm.completion import Completion, RawToolCall, to_document
 from holodeck.lib.llm.request_handler import StreamedResponse
 from holodeck.lib.tap.exchange import whole_response
-from holodeck.models.cases.messages import tool_call
 
 JsonObject = dict[str, Any]
 
@@ -82,14 +81,9 @@ def _finish(reply: Completion, end: str, calls: str, cut_off: str) -> str:
 
 
 def _chat_completion(head: JsonObject, reply: Completion) -> JsonObject:
-    message: JsonObject = {"role": "assistant", "content": reply.text}
-    if reply.calls:
-        message["tool_calls"] = [
-            tool_call(call.id, call.name, call.arguments) for call in reply.calls
-        ]
     reason = _finish(reply, "stop", "tool_calls", "length")
-    choice = {"index": 0, "message": message, "finish_reason": reason}
-    return {**head, "object": "chat.completion", "created": 0, "choices": [choice]}
+    choices = to_document(replace(reply, finish_reason=reason))["choices"]
+    return {**head, "object": "chat.completion", "created": 0, "choices": choices}
 
 
 def _chat_chunks(document: JsonObject, _: Completion) -> Iterator[JsonObject]:

@@ -6,9 +6,9 @@ from collections import defaultdict
 from typing import Any
 
 from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.llm.formats import ReturnedResult, UnreadableBody, results_in_place
 from holodeck.lib.support.stubs import TakesCalls
 from holodeck.lib.support.text import json_or_none, to_text
-from holodeck.lib.tap.formats import ReturnedResult, UnreadableBody, results_in_place
 from holodeck.lib.tap.reading import TappedExchange
 
 

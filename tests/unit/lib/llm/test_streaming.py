@@ -4,8 +4,19 @@ import json
 
 import pytest
 
-from holodeck.lib.llm.completion import StreamedCompletion, read_events
 from holodeck.lib.llm.errors import RequestError
+from holodeck.lib.llm.formats import read_events, read_stream
+
+
+async def read(*events):
+    """Return the pieces of text, and the completion that a stream of these events makes."""
+
+    async def pieces():
+        for event in events:
+            yield b"data: " + event + b"\n\n"
+
+    *texts, completion = [part async for part in read_stream(pieces())]
+    return texts, completion
 
 
 async def pieces_of(body, size):
@@ -45,17 +56,17 @@ def chunk(delta=None, **fields):
     return json.dumps({"choices": choices, **fields}).encode()
 
 
-def test_the_pieces_of_calls_belong_together_by_index():
-    completion = StreamedCompletion()
+async def test_the_pieces_of_calls_belong_together_by_index():
     first = {"index": 0, "id": "a", "function": {"name": "look", "arguments": ""}}
     second = {"index": 1, "id": "b", "function": {"name": "look", "arguments": "{}"}}
-    completion.add(chunk({"tool_calls": [first]}))
-    completion.add(chunk({"tool_calls": [second, {"index": 0, "function": {"arguments": '{"i'}}]}))
-    completion.add(chunk({"tool_calls": [{"index": 0, "function": {"arguments": 'd": 1}'}}]}))
-    completion.add(chunk({}, choice={"finish_reason": "tool_calls"}))
-    completion.add(chunk(usage={"prompt_tokens": 3, "completion_tokens": 4}))
 
-    result = completion.result()
+    _, result = await read(
+        chunk({"tool_calls": [first]}),
+        chunk({"tool_calls": [second, {"index": 0, "function": {"arguments": '{"i'}}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": 'd": 1}'}}]}),
+        chunk({}, choice={"finish_reason": "tool_calls"}),
+        chunk(usage={"prompt_tokens": 3, "completion_tokens": 4}),
+    )
 
     assert [(call.id, call.name, call.arguments) for call in result.calls] == [
         ("a", "look", '{"id": 1}'),
@@ -65,12 +76,33 @@ def test_the_pieces_of_calls_belong_together_by_index():
     assert result.finish_reason == "tool_calls"
 
 
-def test_a_stream_that_breaks_off_is_an_error():
-    completion = StreamedCompletion()
-    completion.add(chunk({"content": "Hel"}))
+async def test_calls_without_an_index_are_whole():
+    calls = [{"function": {"name": name, "arguments": "{}"}} for name in ("look", "go")]
 
+    _, result = await read(*(chunk({"tool_calls": [call]}) for call in calls), b"[DONE]")
+
+    assert [(call.name, call.arguments) for call in result.calls] == [("look", "{}"), ("go", "{}")]
+
+
+async def test_the_text_comes_in_pieces_also_that_of_a_refusal():
+    texts, result = await read(
+        chunk({"content": "", "refusal": None}),
+        chunk({"refusal": "I "}),
+        chunk({"refusal": "won't."}, choice={"finish_reason": "stop"}),
+    )
+
+    assert (texts, result.text) == (["I ", "won't."], "I won't.")
+
+
+async def test_half_a_usage_counts():
+    _, result = await read(chunk(usage={"prompt_tokens": 3}), b"[DONE]")
+
+    assert (result.usage.prompt_tokens, result.usage.completion_tokens) == (3, 0)
+
+
+async def test_a_stream_that_breaks_off_is_an_error():
     with pytest.raises(RequestError, match="ended before it was complete"):
-        completion.result()
+        await read(chunk({"content": "Hel"}))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +110,21 @@ def test_a_stream_that_breaks_off_is_an_error():
     [
         (b"<html>", "is HTML, not a chat completion"),
         (b"[]", "not a chat completion"),
-        (chunk({"content": 5}), "its content is not text"),
-        (chunk({"tool_calls": {}}), "its tool calls are not a list"),
-        (chunk({"tool_calls": [5]}), "is not an object"),
-        (chunk({"tool_calls": [{"index": 0, "function": {"name": 5}}]}), "is not text"),
+        (b'{"choices": 5}', "its 'choices' are not a list of objects"),
+        (chunk([]), "its 'delta' is not an object"),
+        (chunk({"content": 5}), "its 'content' are not a list of objects"),
+        (chunk({"content": [{"text": 5}]}), "its 'text' is not text"),
+        (chunk({"tool_calls": {}}), "its 'tool_calls' are not a list of objects"),
+        (chunk({"tool_calls": [5]}), "its 'tool_calls' are not a list of objects"),
+        (chunk({"tool_calls": [{"index": 0, "function": {"name": 5}}]}), "its 'name' is not text"),
+        (chunk({"tool_calls": [{"index": 0, "function": 5}]}), "its 'function' is not an object"),
+        (chunk(usage=5), "its 'usage' is not an object"),
+        (chunk(usage={"prompt_tokens": "5"}), "the prompt_tokens of its usage are not a whole"),
+        (chunk(usage={"prompt_tokens": 0.5}), "the prompt_tokens of its usage are not a whole"),
         (b'{"error": {"message": "too busy"}}', "too busy"),
+        (b'{"error": {"message": "too busy"}, "choices": []}', "too busy"),
     ],
 )
-def test_what_is_no_piece_of_a_completion_is_an_error(event, problem):
+async def test_what_is_no_piece_of_a_completion_is_an_error(event, problem):
     with pytest.raises(RequestError, match=problem):
-        StreamedCompletion().add(event)
+        await read(event)

@@ -8,8 +8,9 @@ import pytest
 from holodeck.lib.backends.semantic_kernel.model_chat import LocalCompletions
 from holodeck.lib.llm.chat_models import LibraryChatModel
 from holodeck.lib.llm.client import RequestStats
-from holodeck.lib.llm.completion import Completion, RawToolCall, parse_completion, to_document
+from holodeck.lib.llm.completion import Completion, RawToolCall, to_document
 from holodeck.lib.llm.errors import RequestError
+from holodeck.lib.llm.formats import parse_completion
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import call_limits
 from holodeck.lib.llm.model import ChatRequest

@@ -28,7 +28,8 @@ from holodeck.lib.backends.semantic_kernel.chat_service import (
     note_calls,
     with_server_schemas,
 )
-from holodeck.lib.llm.completion import Completion, parse_completion, to_document
+from holodeck.lib.llm.completion import Completion, to_document
+from holodeck.lib.llm.formats import parse_completion
 from holodeck.lib.llm.request_handler import AGENT, answer_json, needs_model
 from holodeck.lib.processes.threads import run_in_thread
 

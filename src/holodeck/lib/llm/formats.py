@@ -1,15 +1,21 @@
-"""Readers of the wire formats of models: what a response requests and costs, whole or in events."""
+"""Readers of the wire formats of models: what a response says and costs, whole or in events."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from holodeck.lib.llm.completion import RawToolCall
-from holodeck.lib.support.text import to_text
+from holodeck.lib.llm.completion import Completion, RawToolCall
+from holodeck.lib.llm.errors import malformed_response, provider_error
+from holodeck.lib.llm.model import Token
+from holodeck.lib.support.text import DuplicateKey, load_json, to_text
 from holodeck.models.token_usage import TokenUsage
 
 JsonObject = Mapping[str, Any]
+NOT_A_COMPLETION = "not a chat completion"
+NOT_A_MESSAGE = "not a message"
 
 
 class UnreadableBody(Exception):
@@ -44,11 +50,11 @@ class Reader:
     has_all_calls: bool = False
 
     def read_document(self, document: JsonObject) -> None:
-        """Read a whole response. Raises Unreadable."""
+        """Read a whole response. Raises UnreadableBody."""
         raise NotImplementedError
 
     def read_event(self, event: JsonObject) -> None:
-        """Read the next event of a stream. Raises Unreadable."""
+        """Read the next event of a stream. Raises UnreadableBody."""
         raise NotImplementedError
 
     def read_done(self) -> None:
@@ -66,13 +72,13 @@ class _CallInParts:
     """Whether the arguments are a text and not JSON."""
 
     def add(self, part: JsonObject) -> None:
-        custom = part.get("custom")
-        function = custom or part.get("function") or {}
-        given = function.get("input" if custom else "arguments")
+        is_custom = part.get("custom") is not None
+        function = _object(part, "custom" if is_custom else "function")
+        given = function.get("input" if is_custom else "arguments")
         self.id = self.id or _text(part, "id")
         self.name = self.name or _text(function, "name")
         self.arguments += "" if given is None else to_text(given)
-        self.is_custom |= custom is not None
+        self.is_custom |= is_custom
 
     @property
     def whole(self) -> RawToolCall:
@@ -84,39 +90,57 @@ class _CallInParts:
 class ChatCompletion(Reader):
     """`/chat/completions` of OpenAI, Azure and servers like them, and `/completions`."""
 
+    finish_reason: str | None = None
+    """Why the response ended, in the provider's words; None if it does not say."""
     _parts: dict[tuple[int, int], _CallInParts] = field(default_factory=dict)
     """By the indexes of the choice and of the call."""
 
     def read_document(self, document: JsonObject) -> None:
-        for choice in _objects(document, "choices"):
-            self._add_calls(choice, choice.get("message") or {})
-        self.usage = _usage(document.get("usage"), "prompt_tokens", "completion_tokens")
+        self._read(document, "message")
         self.read_done()
 
     def read_event(self, event: JsonObject) -> None:
         if event.get("error"):
             raise UnreadableBody("its stream holds an error")
-        if event.get("usage"):
-            self.usage = _usage(event["usage"], "prompt_tokens", "completion_tokens")
-        for choice in _objects(event, "choices"):
-            self._add_calls(choice, choice.get("delta") or {})
-            if choice.get("finish_reason"):
-                self.read_done()
+        self._read(event, "delta")
 
     def read_done(self) -> None:
         self.calls = [part.whole for part in self._parts.values()]
         self.has_all_calls = True
 
-    def _add_calls(self, choice: JsonObject, message: JsonObject) -> None:
-        self.text += _as_text(message.get("content"))
+    def completion(self, usage: TokenUsage, tokens: Sequence[Token] = ()) -> Completion:
+        """Return what was read, with the usage and the tokens of the text."""
+        return Completion(
+            self.text or (None if self.calls else ""),
+            self.calls,
+            usage,
+            tokens,
+            is_cut=self.finish_reason == "length",
+            is_filtered=self.finish_reason == "content_filter",
+            finish_reason=self.finish_reason,
+        )
+
+    def _read(self, document: JsonObject, key: str) -> None:
+        """Read a response or an event, whose choices have a message, or a piece of it, at `key`."""
+        if document.get("usage"):
+            self.usage = _usage(document["usage"], "prompt_tokens", "completion_tokens")
+        for choice in _objects(document, "choices"):
+            message = _object(choice, key)
+            self.text += _text_of_message(message)
+            self._add_calls(_index(choice) or 0, message, are_whole=key == "message")
+            if choice.get("finish_reason"):
+                self.finish_reason = str(choice["finish_reason"])
+                self.read_done()
+
+    def _add_calls(self, choice: int, message: JsonObject, *, are_whole: bool) -> None:
         if message.get("function_call"):
             raise UnreadableBody("it holds a 'function_call', the format before 'tool_calls'")
-        for part in _objects(message, "tool_calls"):
-            index = part.get("index")
-            if index is None:  # whole calls have none
-                index = len(self._parts) - (0 if part.get("id") or not self._parts else 1)
-            key = (choice.get("index", 0), index)
-            self._parts.setdefault(key, _CallInParts()).add(part)
+        for at, part in enumerate(_objects(message, "tool_calls")):
+            index = at if are_whole else _index(part)
+            if index is None:  # some servers stream whole calls, without an index
+                is_new = part.get("id") or _object(part, "function").get("name") or not self._parts
+                index = len(self._parts) - (0 if is_new else 1)
+            self._parts.setdefault((choice, index), _CallInParts()).add(part)
 
 
 _FIELDS_OF_ALL_ITEMS = frozenset({"id", "call_id", "name", "type", "status", "output", "results"})
@@ -300,30 +324,43 @@ def _as_text(content: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _usage(usage: Any, prompt: str, completion: str) -> TokenUsage | None:
-    """Return the usage; None if a half of it is missing, or if it counts no tokens."""
-    if not isinstance(usage, Mapping) or usage.get(prompt) is None:
+def _usage(
+    usage: Any, prompt: str, completion: str, cached: Sequence[str] = ()
+) -> TokenUsage | None:
+    """Return the usage; None if a half of it is missing, or if it counts no tokens.
+
+    Tokens that were read from a cache, or written to it, are prompt.
+    """
+    if not isinstance(usage, Mapping) or None in (usage.get(prompt), usage.get(completion)):
         return None
-    if usage.get(completion) is None:
-        return None
-    found = TokenUsage.of(usage[prompt], usage[completion])
+    prompts = sum(_count(usage, name) for name in (prompt, *cached))
+    found = TokenUsage.of(prompts, _count(usage, completion))
     return found if found.total_tokens else None
 
 
 def _anthropic_usage(usage: Any) -> TokenUsage | None:
-    """Return the usage; tokens that were read from the cache, or written to it, are prompt."""
-    if not isinstance(usage, Mapping):
-        return None
-    cached = sum(
-        usage.get(name) or 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens")
-    )
-    prompt = usage.get("input_tokens")
-    whole = {**usage, "input_tokens": None if prompt is None else prompt + cached}
-    return _usage(whole, "input_tokens", "output_tokens")
+    cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
+    return _usage(usage, "input_tokens", "output_tokens", cached)
+
+
+def read_usage(
+    document: JsonObject, prompt: str = "prompt_tokens", completion: str = "completion_tokens"
+) -> TokenUsage:
+    """Return the counts of a response, 0 for one that it does not tell. Raises UnreadableBody."""
+    usage = _object(document, "usage")
+    return TokenUsage.of(_count(usage, prompt), _count(usage, completion))
+
+
+def _count(usage: JsonObject, key: str) -> int:
+    """Return the tokens counted at `key`, 0 without it. Raises UnreadableBody."""
+    found = usage.get(key)
+    if found is not None and (not isinstance(found, int | float) or found % 1):
+        raise UnreadableBody(f"the {key} of its usage are not a whole number")
+    return max(0, int(found or 0))
 
 
 def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence[JsonObject]:
-    """Return the objects in the list at `key`, which may be missing. Raises Unreadable."""
+    """Return the objects in the list at `key`, which may be missing. Raises UnreadableBody."""
     found = parent.get(key)
     if found is None or (or_text and isinstance(found, str)):
         return ()
@@ -333,8 +370,157 @@ def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence
 
 
 def _text(parent: JsonObject, key: str) -> str:
-    """Return the text at `key`, "" without one. Raises Unreadable."""
+    """Return the text at `key`, "" without one. Raises UnreadableBody."""
     found = parent.get(key)
     if found is not None and not isinstance(found, str):
         raise UnreadableBody(f"its {key!r} is not text")
     return found or ""
+
+
+def _object(parent: JsonObject, key: str) -> JsonObject:
+    """Return the object at `key`, an empty one without it. Raises UnreadableBody."""
+    found = parent.get(key)
+    if found is not None and not isinstance(found, Mapping):
+        raise UnreadableBody(f"its {key!r} is not an object")
+    return found or {}
+
+
+def _index(parent: JsonObject) -> int | None:
+    found = parent.get("index")
+    return found if isinstance(found, int) else None
+
+
+def _text_of_message(message: JsonObject) -> str:
+    """Return the text of a message, or of its refusal. Raises UnreadableBody."""
+    content = message.get("content") or message.get("refusal")
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(_text(part, "text") for part in _objects(message, "content"))
+
+
+def parse_completion(body: bytes) -> Completion:
+    """Return the completion in the body of a response. Raises RequestError."""
+    document, reader = _json_object(body), ChatCompletion()
+    with _malformed(NOT_A_COMPLETION, body):
+        if not document.get("choices"):
+            raise UnreadableBody("it has no choices")
+        first = _objects(document, "choices")[0]
+        if not isinstance(first.get("message"), Mapping):
+            raise UnreadableBody("its choice has no message")
+        reader.read_document(document)
+        return reader.completion(read_usage(document), read_tokens(first.get("logprobs")))
+
+
+@contextmanager
+def _malformed(what: str, body: bytes) -> Iterator[None]:
+    """Turn UnreadableBody into the RequestError of a response that is not what it promises."""
+    try:
+        yield
+    except UnreadableBody as error:
+        raise malformed_response(f"is {what}: {error}", body) from error
+
+
+def _json_object(body: bytes, what: str = NOT_A_COMPLETION) -> JsonObject:
+    """Return the JSON object in a body. Raises RequestError."""
+    if not body.strip():
+        raise malformed_response(f"is empty, {what}")
+    if body.lstrip()[:1] == b"<":
+        raise malformed_response(f"is HTML, {what}", body)
+    try:
+        document = load_json(body)
+    except RecursionError as error:
+        raise malformed_response("is JSON that is nested too deep", body) from error
+    except DuplicateKey as error:
+        raise malformed_response(f"has a {error}", body) from error
+    except ValueError as error:
+        raise malformed_response(f"is not JSON, and {what}", body) from error
+    if not isinstance(document, dict):
+        raise malformed_response(f"is {what}", body)
+    return document
+
+
+def read_tokens(logprobs: Any) -> tuple[Token, ...]:
+    """Return the tokens in a choice's `logprobs`; none if the endpoint returned none."""
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    entries = content if isinstance(content, list) else []
+    return tuple(_token(entry if isinstance(entry, dict) else {}) for entry in entries)
+
+
+def _token(entry: JsonObject) -> Token:
+    alternatives = map(_probability, entry.get("top_logprobs") or ())
+    probability, text = _probability(entry), entry.get("token")
+    return Token(
+        text if isinstance(text, str) else "",
+        None if probability is None else probability[1],
+        tuple(alternative for alternative in alternatives if alternative is not None),
+    )
+
+
+def _probability(entry: Any) -> tuple[str, float] | None:
+    if not isinstance(entry, dict):
+        return None
+    token, logprob = entry.get("token"), entry.get("logprob")
+    if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= 0:
+        return token, math.exp(logprob)
+    return None
+
+
+def parse_anthropic_message(body: bytes) -> Completion:
+    """Return the completion in a response of the Messages API. Raises RequestError."""
+    document, reader = _json_object(body, NOT_A_MESSAGE), AnthropicMessage()
+    with _malformed(NOT_A_MESSAGE, body):
+        if document.get("content") is None:
+            raise UnreadableBody("it has no content")
+        reader.read_document(document)
+        return Completion(
+            reader.text,
+            (),
+            read_usage(document, "input_tokens", "output_tokens"),
+            is_cut=document.get("stop_reason") == "max_tokens",
+            is_filtered=document.get("stop_reason") == "refusal",
+        )
+
+
+END = b"[DONE]"
+
+
+async def read_events(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the data of each server-sent event in a body that arrives in pieces."""
+    buffer = b""
+    data: list[bytes] = []
+    async for piece in pieces:
+        *lines, buffer = (buffer + piece).split(b"\n")
+        for line in (line.rstrip(b"\r") for line in lines):
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                yield b"\n".join(data)
+                data = []
+    if buffer.startswith(b"data:"):
+        data.append(buffer[5:].strip())
+    if data:
+        yield b"\n".join(data)
+
+
+async def read_stream(pieces: AsyncIterable[bytes]) -> AsyncIterator[str | Completion]:
+    """Yield the text of a streamed completion in pieces, and at the end the completion.
+
+    Raises RequestError, also for the provider's error, and if the stream broke off.
+    """
+    reader, usage = ChatCompletion(), TokenUsage()
+    async for event in read_events(pieces):
+        if event.strip() == END:
+            reader.read_done()
+            break
+        chunk, known = _json_object(event), len(reader.text)
+        if chunk.get("error"):
+            raise provider_error(event)
+        with _malformed(NOT_A_COMPLETION, event):
+            reader.read_event(chunk)
+            if chunk.get("usage") is not None:
+                usage = read_usage(chunk)
+        if len(reader.text) > known:
+            yield reader.text[known:]
+    if not reader.has_all_calls:
+        raise malformed_response("ended before it was complete")
+    yield reader.completion(usage)
