@@ -363,6 +363,8 @@ def test_the_agents_of_the_migration_example_are_compared_without_their_model(tm
 
     assert ran.code == 0, ran.stdout + ran.stderr
     assert "Passed on both: 3" in ran.stdout
+    assert "A: 6 replayed, 0 live; recorded 2026-" in ran.stdout
+    assert "B: 6 replayed, 0 live; recorded 2026-" in ran.stdout
 
 
 def test_it_is_noted_if_the_requests_of_the_agent_are_not_seen(agent_dir):

@@ -15,6 +15,7 @@ from holodeck.lib.reports.markdown import (
     note_lines,
     table,
 )
+from holodeck.lib.reports.summary import describe_recordings
 from holodeck.lib.support.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.records.comparison import (
@@ -339,6 +340,9 @@ def comparison_notes(report: ComparisonReport) -> Iterator[str]:
     yield from dict.fromkeys(f"Stopped: {side.stopped}" for side in (first, second) if side.stopped)
     if first.selection is not None:
         yield f"Selected: {first.selection}"
+    for who, summary in (("A", first.summary), ("B", second.summary)):
+        if summary.recordings is not None:
+            yield f"{who}: {describe_recordings(summary.recordings)}"
     yield from dict.fromkeys([*first.notes, *second.notes])
 
 
