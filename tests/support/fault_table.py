@@ -16,9 +16,6 @@ MEASURED: dict[str, list[int | str]] = _DATA["faults"]
 LONGEST = 110
 HEAD = f"""# Provider faults
 
-After reading this page you know how holodeck reacts to each fault of a model provider, and how
-other harnesses react.
-
 `scripts/faults` writes this page from a run: {CASES} cases, each of which meets the fault at its
 first attempt (or its first five), on Semantic Kernel and on `backend: chat`, with default settings
 except shorter waits: `llm_timeout`, which ends a call to a silent server, is 2 instead of 60
