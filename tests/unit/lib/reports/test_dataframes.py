@@ -2,7 +2,6 @@
 
 import sys
 
-import pandas as pd
 import pytest
 
 from holodeck.errors import MissingExtra
@@ -36,6 +35,8 @@ def test_columns_and_types_do_not_depend_on_the_results():
 
 
 def test_a_case_is_a_flat_row():
+    import pandas as pd  # not above: it takes every process of the tests 0.2 seconds
+
     result = a_result(
         suite="billing",
         test_id="b1",

@@ -2,8 +2,6 @@
 
 import json
 
-import anthropic
-import ollama
 import openai
 import pytest
 
@@ -181,6 +179,8 @@ async def test_the_responses_api_is_read_with_the_tools_of_the_provider(tapped, 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
 async def test_anthropic_messages_are_read(tapped, stream):
+    import anthropic  # not above: it takes every process of the tests half a second
+
     tapped.server.reply("Let me see.", tool_calls=[LOOKUP], usage=(20, 5)).reply("There.")
     url = tapped.variables["ANTHROPIC_BASE_URL"]
     result = {"type": "tool_result", "tool_use_id": "call_7", "content": "gone", "is_error": True}
@@ -208,6 +208,8 @@ async def test_anthropic_messages_are_read(tapped, stream):
 
 
 async def test_anthropic_tokens_of_the_cache_are_prompt_tokens(tapped):
+    import anthropic
+
     usage = {
         "input_tokens": 5,
         "cache_creation_input_tokens": 100,
@@ -238,6 +240,8 @@ async def test_anthropic_tokens_of_the_cache_are_prompt_tokens(tapped):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
 async def test_ollama_is_read(tapped, stream):
+    import ollama
+
     tapped.server.reply("Let me see.", tool_calls=[LOOKUP], usage=(20, 5)).reply("There.")
     client = ollama.Client(host=tapped.variables["OLLAMA_HOST"])
     function = {"name": "lookup_order", "arguments": LOOKUP.arguments}
