@@ -15,7 +15,6 @@ from holodeck.models.token_usage import TokenUsage
 
 JsonObject = Mapping[str, Any]
 NOT_A_COMPLETION = "not a chat completion"
-NOT_A_MESSAGE = "not a message"
 
 
 class UnreadableBody(Exception):
@@ -377,6 +376,24 @@ def _text(parent: JsonObject, key: str) -> str:
     return found or ""
 
 
+def json_object(body: bytes | bytearray) -> JsonObject:
+    """Return the JSON object in a body. Raises UnreadableBody."""
+    if not body.strip():
+        raise UnreadableBody("it is empty")
+    if body.lstrip()[:1] == b"<":
+        raise UnreadableBody("it is HTML")
+    try:
+        document = load_json(body)
+    except RecursionError as error:
+        raise UnreadableBody("its JSON is nested too deep") from error
+    except ValueError as error:
+        is_known = isinstance(error, DuplicateKey)
+        raise UnreadableBody(f"it has a {error}" if is_known else "it is not JSON") from error
+    if not isinstance(document, Mapping):
+        raise UnreadableBody("it is not a JSON object")
+    return document
+
+
 def _object(parent: JsonObject, key: str) -> JsonObject:
     """Return the object at `key`, an empty one without it. Raises UnreadableBody."""
     found = parent.get(key)
@@ -400,8 +417,8 @@ def _text_of_message(message: JsonObject) -> str:
 
 def parse_completion(body: bytes) -> Completion:
     """Return the completion in the body of a response. Raises RequestError."""
-    document, reader = _json_object(body), ChatCompletion()
     with _malformed(NOT_A_COMPLETION, body):
+        document, reader = json_object(body), ChatCompletion()
         if not document.get("choices"):
             raise UnreadableBody("it has no choices")
         first = _objects(document, "choices")[0]
@@ -418,25 +435,6 @@ def _malformed(what: str, body: bytes) -> Iterator[None]:
         yield
     except UnreadableBody as error:
         raise malformed_response(f"is {what}: {error}", body) from error
-
-
-def _json_object(body: bytes, what: str = NOT_A_COMPLETION) -> JsonObject:
-    """Return the JSON object in a body. Raises RequestError."""
-    if not body.strip():
-        raise malformed_response(f"is empty, {what}")
-    if body.lstrip()[:1] == b"<":
-        raise malformed_response(f"is HTML, {what}", body)
-    try:
-        document = load_json(body)
-    except RecursionError as error:
-        raise malformed_response("is JSON that is nested too deep", body) from error
-    except DuplicateKey as error:
-        raise malformed_response(f"has a {error}", body) from error
-    except ValueError as error:
-        raise malformed_response(f"is not JSON, and {what}", body) from error
-    if not isinstance(document, dict):
-        raise malformed_response(f"is {what}", body)
-    return document
 
 
 def read_tokens(logprobs: Any) -> tuple[Token, ...]:
@@ -467,8 +465,8 @@ def _probability(entry: Any) -> tuple[str, float] | None:
 
 def parse_anthropic_message(body: bytes) -> Completion:
     """Return the completion in a response of the Messages API. Raises RequestError."""
-    document, reader = _json_object(body, NOT_A_MESSAGE), AnthropicMessage()
-    with _malformed(NOT_A_MESSAGE, body):
+    with _malformed("not a message", body):
+        document, reader = json_object(body), AnthropicMessage()
         if document.get("content") is None:
             raise UnreadableBody("it has no content")
         reader.read_document(document)
@@ -484,22 +482,32 @@ def parse_anthropic_message(body: bytes) -> Completion:
 END = b"[DONE]"
 
 
+class EventLines:
+    """Puts the lines of server-sent events together."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+
+    def add(self, line: bytes) -> bytes | None:
+        """Return the data of the event that a line ends; None if it ends none."""
+        line = line.rstrip(b"\r")
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+        if line or not self._data:
+            return None
+        data, self._data = b"\n".join(self._data), []
+        return data
+
+
 async def read_events(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Yield the data of each server-sent event in a body that arrives in pieces."""
-    buffer = b""
-    data: list[bytes] = []
+    lines, buffer = EventLines(), b""
     async for piece in pieces:
-        *lines, buffer = (buffer + piece).split(b"\n")
-        for line in (line.rstrip(b"\r") for line in lines):
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-            elif not line and data:
-                yield b"\n".join(data)
-                data = []
-    if buffer.startswith(b"data:"):
-        data.append(buffer[5:].strip())
-    if data:
-        yield b"\n".join(data)
+        *whole, buffer = (buffer + piece).split(b"\n")
+        for event in filter(None, map(lines.add, whole)):
+            yield event
+    for event in filter(None, map(lines.add, (buffer, b""))):
+        yield event
 
 
 async def read_stream(pieces: AsyncIterable[bytes]) -> AsyncIterator[str | Completion]:
@@ -512,10 +520,11 @@ async def read_stream(pieces: AsyncIterable[bytes]) -> AsyncIterator[str | Compl
         if event.strip() == END:
             reader.read_done()
             break
-        chunk, known = _json_object(event), len(reader.text)
-        if chunk.get("error"):
-            raise provider_error(event)
+        known = len(reader.text)
         with _malformed(NOT_A_COMPLETION, event):
+            chunk = json_object(event)
+            if chunk.get("error"):
+                raise provider_error(event)
             reader.read_event(chunk)
             if chunk.get("usage") is not None:
                 usage = read_usage(chunk)

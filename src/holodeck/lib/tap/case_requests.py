@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -127,29 +127,23 @@ class CaseRequests:
             refusal = Completion(faults["refusal"].refusal, (), TokenUsage())
             yield request.render(refusal, "refusal")
         else:
-            async with self._respond(request, body, send) as response:
+            asked = nullcontext(self._reply(request)) if self._replies is not None else send(body)
+            async with asked as response:
                 is_whole = "cut_off" not in faults
                 yield response if is_whole else await _cut_off(request, response)
 
-    def _respond(
-        self, request: _Request, body: bytes, send: Send
-    ) -> AbstractAsyncContextManager[StreamedResponse]:
-        """Return the response of the model, or of the scripted one."""
-        return send(body) if self._replies is None else self._reply(request)
-
-    @asynccontextmanager
-    async def _reply(self, request: _Request) -> AsyncIterator[StreamedResponse]:
+    def _reply(self, request: _Request) -> StreamedResponse:
+        """Return the response of the scripted model."""
         request.reply, reply = next(self._left, (None, None))
         if reply is None:
             given = f"all {len(self._replies or ())} model_replies were given"
             reason = given if self._replies else "there are no model_replies"
-            yield request.reject(f"the scripted model has no reply to it: {reason}")
-            return
+            return request.reject(f"the scripted model has no reply to it: {reason}")
         calls = [
             RawToolCall(f"call_{number}", request.tool_named(name), json.dumps(arguments))
             for (name, arguments), number in zip(reply.calls, self._call_numbers, strict=False)
         ]
-        yield request.render(Completion(reply.text, calls, TokenUsage()))
+        return request.render(Completion(reply.text, calls, TokenUsage()))
 
 
 async def _cut_off(request: _Request, response: StreamedResponse) -> StreamedResponse:

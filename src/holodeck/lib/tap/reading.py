@@ -1,25 +1,25 @@
 """Read a request and its response while they pass: the format by the path, piece by piece."""
 
-import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
 from urllib.parse import urlsplit
 
 from holodeck.lib.llm.formats import (
+    END,
     AnthropicMessage,
     ChatCompletion,
     Embeddings,
-    JsonObject,
+    EventLines,
     OllamaChat,
     OpenAIResponse,
     OtherRequest,
     Reader,
     ReturnedResult,
     UnreadableBody,
+    json_object,
     returned_results,
 )
 from holodeck.lib.llm.http_body import Decoder, MalformedHttp, TooLarge
@@ -30,11 +30,12 @@ from holodeck.models.results.outcome import ModelRequest
 
 logger = logging.getLogger(__name__)
 
+_EventOf = Callable[[bytes], bytes | None]
+
 MAX_READ_BYTES = 16_000_000
 """Of a decoded response; more passes, but is not read."""
-_DONE = b"[DONE]"
 _UNREADABLE = (UnreadableBody, MalformedHttp, TooLarge)
-"""Errors whose messages quote nothing of the body."""
+"""Errors whose messages quote no value of the body."""
 
 _READERS: tuple[tuple[str, type[Reader]], ...] = (
     ("/chat/completions", ChatCompletion),
@@ -151,7 +152,7 @@ class TappedExchange:
         )
 
     def _read_request(self, request: Request) -> None:
-        document = _json_object(request.body)
+        document = json_object(request.body)
         provider, model = request.upstream.route.provider, document.get("model")
         if not isinstance(model, str) and provider is ProviderEnum.AZURE_OPENAI:
             model = request.path.partition("/deployments/")[2].partition("/")[0]
@@ -170,11 +171,19 @@ class TappedExchange:
 
 
 class BodyReader:
-    """Puts the pieces of a body together to what a reader reads; this one, a whole document."""
+    """Puts the pieces of a body together to what a reader reads.
 
-    def __init__(self, reader: Reader, decoder: Decoder | None) -> None:
+    Args:
+        reader: What reads the document, or each event.
+        decoder: What decodes the body; None if it is as it is.
+        event_of: Returns the event that a line of the body ends, if it ends one; None if the body
+            is a single document.
+    """
+
+    def __init__(self, reader: Reader, decoder: Decoder | None, event_of: _EventOf | None) -> None:
         self._reader = reader
         self._decoder = decoder
+        self._event_of = event_of
         self._buffer = bytearray()
         self._size = 0
 
@@ -184,80 +193,35 @@ class BodyReader:
         if self._size > MAX_READ_BYTES:
             raise UnreadableBody(f"it is larger than {MAX_READ_BYTES / 1e6:g} MB")
         self._buffer += decoded
-        self._read()
+        if self._event_of is not None and b"\n" in self._buffer:
+            *lines, self._buffer = self._buffer.split(b"\n")
+            self._read_events(self._event_of, *lines)
 
     def end(self) -> None:
         if self._decoder is not None:
             self._decoder.end()
-        self._finish()
-
-    def _read(self) -> None:
-        """Read what is complete in the buffer."""
-
-    def _finish(self) -> None:
-        """Read the rest of the buffer."""
-        raise NotImplementedError
-
-
-class _Document(BodyReader):
-    def _finish(self) -> None:
-        self._reader.read_document(_json_object(self._buffer))
-
-
-class _Lines(BodyReader):
-    """One JSON document a line."""
-
-    def _read(self) -> None:
-        if b"\n" in self._buffer:
-            *lines, self._buffer = self._buffer.split(b"\n")
-            for line in lines:
-                self._read_line(bytes(line))
-
-    def _finish(self) -> None:
-        self._read_line(bytes(self._buffer))
+        if self._event_of is None:
+            self._reader.read_document(json_object(self._buffer))
+            return
+        self._read_events(self._event_of, self._buffer, b"")  # an empty line ends the last event
         if not self._reader.has_all_calls:
             raise UnreadableBody("its stream ended early")
 
-    def _read_line(self, line: bytes) -> None:
-        if line.strip():
-            self._reader.read_event(_json_object(line))
-
-
-class _ServerSentEvents(_Lines):
-    """Events with JSON in their `data`; `[DONE]` ends the stream."""
-
-    def __init__(self, reader: Reader, decoder: Decoder | None) -> None:
-        super().__init__(reader, decoder)
-        self._data: list[bytes] = []
-
-    def _read_line(self, line: bytes) -> None:
-        line = line.rstrip(b"\r")
-        if line.startswith(b"data:"):
-            self._data.append(line[5:].removeprefix(b" "))
-        elif not line and self._data:
-            data, self._data = b"\n".join(self._data), []
-            if data.strip() == _DONE:
+    def _read_events(self, event_of: _EventOf, *lines: bytes | bytearray) -> None:
+        for event in filter(None, map(event_of, map(bytes, lines))):
+            if event.strip() == END:
                 self._reader.read_done()
             else:
-                self._reader.read_event(_json_object(data))
-
-    def _finish(self) -> None:
-        self._read_line(bytes(self._buffer))
-        self._buffer.clear()
-        super()._finish()  # the empty line ends the last event
+                self._reader.read_event(json_object(event))
 
 
 def body_reader(reader: Reader, headers: Headers) -> BodyReader:
     """Return what feeds the body of a response with these headers to a reader, piece by piece."""
     kind = (header(headers, b"content-type") or "").partition(";")[0].strip().lower()
-    make = {"text/event-stream": _ServerSentEvents, "application/x-ndjson": _Lines}.get(kind)
+    events: dict[str, _EventOf] = {
+        "text/event-stream": EventLines().add,
+        "application/x-ndjson": bytes.strip,
+    }
     coding = header(headers, b"content-encoding") or "identity"
     decoder = None if coding in {"", "identity"} else Decoder(coding, MAX_READ_BYTES)
-    return (make or _Document)(reader, decoder)
-
-
-def _json_object(text: bytes | bytearray) -> JsonObject:
-    document: Any = json.loads(text)
-    if not isinstance(document, Mapping):
-        raise UnreadableBody("it is not a JSON object")
-    return document
+    return BodyReader(reader, decoder, events.get(kind))

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from holodeck.lib.llm.completion import Completion, RawToolCall, to_document
 from holodeck.lib.llm.request_handler import StreamedResponse
+from holodeck.lib.support.text import json_or_none
 from holodeck.lib.tap.exchange import whole_response
 
 JsonObject = dict[str, Any]
@@ -21,10 +22,9 @@ class _Format:
     """Adds the response to what every response of the format has: the model and an id."""
     events: Callable[[JsonObject, Completion], Iterator[JsonObject]]
     """Yields the events of the stream for a document and its response."""
-    streams_unless_refused: bool = False
-    """Whether a request that does not say whether it wants a stream gets one."""
     has_lines: bool = False
-    """Whether each event is a line, and not a server-sent event."""
+    """Whether each event is a line, and not a server-sent event; such a format streams unless the
+    request refuses."""
     end: str = ""
     """What follows the events."""
 
@@ -42,7 +42,7 @@ def render_reply(
         return None
     head = {"id": f"response_{number}", "model": request.get("model") or "scripted"}
     document = kind.document(head, reply)
-    if not request.get("stream", kind.streams_unless_refused):
+    if not request.get("stream", kind.has_lines):
         return whole_response(200, "application/json", json.dumps(document).encode())
     events = kind.events(document, reply)
     if kind.has_lines:
@@ -217,21 +217,14 @@ def _ollama_message(head: JsonObject, reply: Completion) -> JsonObject:
 
 def _arguments(call: RawToolCall) -> Any:
     """Return arguments as an object, as formats require that cannot show any that are cut off."""
-    try:
-        return json.loads(call.arguments)
-    except ValueError:
-        return {}
-
-
-def _only(document: JsonObject, _: Completion) -> Iterator[JsonObject]:
-    yield document
+    return json_or_none(call.arguments) or {}
 
 
 _FORMATS: Mapping[str, _Format] = {
     "/chat/completions": _Format(_chat_completion, _chat_chunks, end="data: [DONE]\n\n"),
     "/responses": _Format(_response, _response_events),
     "/messages": _Format(_anthropic_message, _anthropic_events),
-    "/api/chat": _Format(_ollama_message, _only, streams_unless_refused=True, has_lines=True),
+    "/api/chat": _Format(_ollama_message, lambda document, _: iter([document]), has_lines=True),
 }
 """By the end of the path."""
 PATHS: Sequence[str] = [*_FORMATS]

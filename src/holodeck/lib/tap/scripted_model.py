@@ -1,7 +1,7 @@
 """A model for tests of agents that are built in Python: it answers with replies in order."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -62,13 +62,10 @@ class ScriptedModel:
         if rows and error is None:
             raise ExecutionError("\n".join(row.error or "" for row in rows))
 
-    @asynccontextmanager
-    async def _respond(self, received: ReceivedRequest) -> AsyncIterator[StreamedResponse]:
+    def _respond(self, received: ReceivedRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         method, path, body = received.method, received.target, received.body
-        async with self._requests.answer(method, path, body, _no_model) as response:
-            yield response
+        return self._requests.answer(method, path, body, _no_model)
 
 
-@asynccontextmanager
-async def _no_model(_: bytes) -> AsyncIterator[StreamedResponse]:
-    yield error_response(NO_REPLY, "no_model", NO_MODEL)
+def _no_model(_: bytes) -> AbstractAsyncContextManager[StreamedResponse]:
+    return nullcontext(error_response(NO_REPLY, "no_model", NO_MODEL))

@@ -225,12 +225,12 @@ class Tap:
         self, request: Request, handler: RequestHandler | None
     ) -> AbstractAsyncContextManager[StreamedResponse]:
         """Return the response to a request, from what answers those of the running case, if any."""
-        if handler is None:
-            return self._forwarder.answer(request)
 
         def send(body: bytes) -> AbstractAsyncContextManager[StreamedResponse]:
             return self._forwarder.answer(replace(request, body=body))
 
+        if handler is None:
+            return send(request.body)
         return handler.answer(request.method, request.path, request.body, send)
 
     def _find_request(self, received: ReceivedRequest) -> tuple[Channel | None, Request | None]:

@@ -224,12 +224,12 @@ async def test_the_wait_that_a_provider_asks_for_is_kept(build, fake_openai):
     [
         (
             {"body": b"<html>\x1b[2J busy</html>", "headers": {"content-type": "text/html"}},
-            r"the provider's answer is HTML, not a chat completion: '<html>\x1b[2J busy</html>'",
+            r"answer is not a chat completion: it is HTML: '<html>\x1b[2J busy</html>'",
         ),
-        ({"body": b""}, "the provider's answer is empty, not a chat completion"),
-        ({"body": b"{"}, "the provider's answer is not JSON, and not a chat completion: '{'"),
+        ({"body": b""}, "the provider's answer is not a chat completion: it is empty"),
+        ({"body": b"{"}, "the provider's answer is not a chat completion: it is not JSON: '{'"),
         ({"json": {"choices": []}}, "is not a chat completion: it has no choices"),
-        ({"body": b'{"choices": [], "choices": [{}]}'}, "has a duplicate key 'choices'"),
+        ({"body": b'{"choices": [], "choices": [{}]}'}, "it has a duplicate key 'choices'"),
     ],
     ids=["html", "nothing", "half", "no choices", "a key twice"],
 )

@@ -108,8 +108,8 @@ async def test_a_stream_that_breaks_off_is_an_error():
 @pytest.mark.parametrize(
     ("event", "problem"),
     [
-        (b"<html>", "is HTML, not a chat completion"),
-        (b"[]", "not a chat completion"),
+        (b"<html>", "is not a chat completion: it is HTML"),
+        (b"[]", "not a chat completion: it is not a JSON object"),
         (b'{"choices": 5}', "its 'choices' are not a list of objects"),
         (chunk([]), "its 'delta' is not an object"),
         (chunk({"content": 5}), "its 'content' are not a list of objects"),
