@@ -147,9 +147,12 @@ class _Reference:
     def section(self, heading: str, schema: Schema, model: type[BaseModel]) -> str:
         """Return what a class is, its keys, and where its further keys are."""
         self._file = self.page_of.get(model, "index")
-        description = _description(schema, model)
+        description = _description(model)
         is_said_by_key = heading == self._paths.get(model) and ". " not in description
-        text = f"## {heading}\n" + ("" if is_said_by_key else f"\n{description}\n")
+        is_said = is_said_by_key or description == f"{heading}."
+        if not heading.startswith("type:"):
+            description += _needed_type(schema, model)
+        text = f"## {heading}\n" + ("" if is_said else f"\n{description}\n")
         rows = "".join(self._rows(schema, model))
         text += f"\n{rows}" if rows else ""
         bases = [base for base in self._bases(model) if not self.headings[base].startswith("Every")]
@@ -212,7 +215,7 @@ class _Reference:
             values = [*default] if is_obvious else [kind, *default]
             keys = " or ".join(f"`{name}`" for name in names)
             meaning = value.get("description", "")
-            is_said = " ".join(meaning.split()) == _description(schema, model)
+            is_said = " ".join(meaning.split()) == _description(model)
             yield _item(keys, values, "" if is_said else meaning)
 
     def _type(self, value: Schema) -> str:
@@ -269,12 +272,16 @@ def _heading(model: type[BaseModel], path: str, others: set[str]) -> str:
     return path
 
 
-def _description(schema: Schema, model: type[BaseModel]) -> str:
-    """Return what the class is, and the `type` that a metric needs."""
-    text = " ".join((model.__doc__ or "").split())
+def _description(model: type[BaseModel]) -> str:
+    """Return what the class is."""
+    return " ".join((model.__doc__ or "").split())
+
+
+def _needed_type(schema: Schema, model: type[BaseModel]) -> str:
+    """Return the sentence about the `type` that a metric needs, or nothing."""
     kind = schema["properties"].get("type", {}).get("const")
     is_needed = issubclass(model, MetricSettings) and "type" in schema.get("required", ())
-    return f"{text} Needs `type: {kind}`." if kind and is_needed else text
+    return f" Needs `type: {kind}`." if kind and is_needed else ""
 
 
 def _declaring_class(model: type[BaseModel], key: str) -> type[BaseModel]:
