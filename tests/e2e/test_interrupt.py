@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from fakes import case, start_cli
+from fakes import case, run_cli, start_cli
 from support.a2a_service import Support, serving_a2a
 from support.checks import assert_plain, results_in
 
@@ -189,3 +189,17 @@ def test_a_collector_that_never_answers_does_not_delay_ctrl_c(hanging, workers):
     # not the five seconds of a run that ends by itself
     assert re.search(r"could not be delivered within 0\.5 s; the rest is dropped", ran.stderr)
     assert "within 5 s" not in ran.stderr
+
+
+def test_what_was_recorded_before_the_interruption_is_kept(hanging):
+    with start_cli("test", "--record", cwd=hanging.path) as run:
+        hanging.server.wait_for_requests(2)
+        run.interrupt()
+        ran = run.finish()
+    folder = hanging.path / "recordings" / "agent"
+    again = run_cli("test", "--replay", "-k", "done", cwd=hanging.path)
+
+    assert ran.code == 130
+    assert sorted(file.name for file in folder.iterdir()) == ["done.json", "index.json"]
+    assert json.loads((folder / "index.json").read_text()).keys() == {"done.json"}
+    assert again.code == 0
