@@ -24,6 +24,7 @@ from holodeck.lib.llm.request_handler import (
     AGENT,
     RequestHandler,
     StreamedResponse,
+    answer_with,
     request_handler,
 )
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay
@@ -287,12 +288,7 @@ class ChatClient:
 
         The stack closes the response.
         """
-        handler = self._handler
-        opened = (
-            self._open(body)
-            if handler is None
-            else handler.answer("POST", self._path, body, self._open)
-        )
+        opened = answer_with(self._handler, "POST", self._path, body, self._open)
         response = await stack.enter_async_context(opened)
         self._limiters.note_reached(self._endpoint.name)
         headers = _by_name(response)

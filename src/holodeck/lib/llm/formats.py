@@ -173,7 +173,7 @@ class OpenAIResponse(Reader):
     def _add_item(self, item: JsonObject) -> None:
         kind = _text(item, "type")
         if kind == "message":
-            self.text += _as_text(item.get("content"))
+            self.text += _text_of_message(item)
         if not kind.endswith("_call"):
             return
         call_id = _text(item, "call_id") or _text(item, "id")
@@ -317,10 +317,12 @@ def _content(content: Any) -> Any:
     return content
 
 
-def _as_text(content: Any) -> str:
-    """Return the text of a content, "" if it is something else."""
-    text = _content(content)
-    return text if isinstance(text, str) else ""
+def _text_of_message(message: JsonObject) -> str:
+    """Return the text of a message, or of its refusal. Raises UnreadableBody."""
+    content = message.get("content") or message.get("refusal")
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(_text(part, "text") for part in _objects(message, "content"))
 
 
 def _usage(
@@ -405,14 +407,6 @@ def _object(parent: JsonObject, key: str) -> JsonObject:
 def _index(parent: JsonObject) -> int | None:
     found = parent.get("index")
     return found if isinstance(found, int) else None
-
-
-def _text_of_message(message: JsonObject) -> str:
-    """Return the text of a message, or of its refusal. Raises UnreadableBody."""
-    content = message.get("content") or message.get("refusal")
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(_text(part, "text") for part in _objects(message, "content"))
 
 
 def parse_completion(body: bytes) -> Completion:

@@ -102,6 +102,13 @@ def answering_requests(handlers: Mapping[str, RequestHandler]) -> Iterator[None]
         _handlers.reset(token)
 
 
+def answer_with(
+    handler: RequestHandler | None, method: str, path: str, body: bytes, send: Send
+) -> AbstractAsyncContextManager[StreamedResponse]:
+    """Return the response to a request as the handler answers it; without one, it is sent on."""
+    return send(body) if handler is None else handler.answer(method, path, body, send)
+
+
 def needs_model(kind: str = AGENT) -> bool:
     """Whether requests of that kind of work may reach a model here."""
     handler = request_handler(kind)
@@ -122,14 +129,8 @@ async def answer_json(
         body = in_pieces(json.dumps(await compute()).encode())
         yield StreamedResponse(200, [(b"content-type", b"application/json")], body)
 
-    handler = request_handler(kind)
-    request = json.dumps(body).encode()
-    asked = (
-        send(request)
-        if handler is None
-        else handler.answer("POST", "/chat/completions", request, send)
-    )
-    async with asked as response:
+    handler, request = request_handler(kind), json.dumps(body).encode()
+    async with answer_with(handler, "POST", "/chat/completions", request, send) as response:
         answer = await response.read()
     if response.status != 200:
         raise status_error(response.status, {}, answer)

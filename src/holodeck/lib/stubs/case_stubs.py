@@ -122,10 +122,8 @@ class TakenCall:
         if error is not None:
             self.case.note(self.at, seen={"error": describe(error)})
             raise error
-        if stub.kind == "delay":
+        if stub.kind in {"returns", "delay"}:
             return stub.returns if stub.has_result else value
-        if stub.kind == "returns":
-            return stub.returns
         plain = stub.returns if stub.has_result else to_plain_json(to_plain(value))
         changed = change(stub, plain)
         if changed == plain:
@@ -137,10 +135,9 @@ class TakenCall:
 
 def change(stub: Stub, value: Any) -> Any:
     """Return the result as the stub changes it; the same if nothing of it can be changed."""
-    is_filled = isinstance(value, str | list | dict)
     if stub.malformed:
         return _without_end(value)
-    if not is_filled:
+    if not isinstance(value, str | list | dict):
         return value
     if stub.empty:
         return type(value)()

@@ -151,12 +151,10 @@ def _item_events(index: int, item: JsonObject) -> list[JsonObject]:
     else:
         [part], empty = item["content"], {**item, "content": []}
         place["content_index"] = 0
-        text = {"text": part["text"], "logprobs": []}
-        delta = {"delta": part["text"], "logprobs": []}
         inner = [
             {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
-            {"type": "response.output_text.delta", **place, **delta},
-            {"type": "response.output_text.done", **place, **text},
+            {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []},
+            {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
             {"type": "response.content_part.done", **place, "part": part},
         ]
     begun = {**empty, "status": "in_progress"}

@@ -19,7 +19,12 @@ from holodeck.lib.llm.http_connection import (
     Server,
     basic_credentials,
 )
-from holodeck.lib.llm.request_handler import RequestHandler, StreamedResponse, request_handler
+from holodeck.lib.llm.request_handler import (
+    RequestHandler,
+    StreamedResponse,
+    answer_with,
+    request_handler,
+)
 from holodeck.lib.support.text import one_line
 from holodeck.lib.tap.channel import Channel
 from holodeck.lib.tap.exchange import (
@@ -229,9 +234,7 @@ class Tap:
         def send(body: bytes) -> AbstractAsyncContextManager[StreamedResponse]:
             return self._forwarder.answer(replace(request, body=body))
 
-        if handler is None:
-            return send(request.body)
-        return handler.answer(request.method, request.path, request.body, send)
+        return answer_with(handler, request.method, request.path, request.body, send)
 
     def _find_request(self, received: ReceivedRequest) -> tuple[Channel | None, Request | None]:
         parts = received.target.split("/", 4)

@@ -1,11 +1,11 @@
-"""Completions that come in pieces, from bytes as servers send them."""
+"""Completions, in pieces and whole, from bytes as servers send them."""
 
 import json
 
 import pytest
 
 from holodeck.lib.llm.errors import RequestError
-from holodeck.lib.llm.formats import read_events, read_stream
+from holodeck.lib.llm.formats import parse_completion, read_events, read_stream
 
 
 async def read(*events):
@@ -128,3 +128,35 @@ async def test_a_stream_that_breaks_off_is_an_error():
 async def test_what_is_no_piece_of_a_completion_is_an_error(event, problem):
     with pytest.raises(RequestError, match=problem):
         await read(event)
+
+
+def whole(**message):
+    return json.dumps({"choices": [{"message": message}]}).encode()
+
+
+def test_whole_calls_are_kept_apart_also_if_all_have_the_index_0():
+    calls = [
+        {"index": 0, "id": name, "function": {"name": name, "arguments": {"id": 1}}}
+        for name in ("look", "go")
+    ]
+
+    result = parse_completion(whole(content=None, tool_calls=calls))
+
+    assert [(call.name, call.arguments) for call in result.calls] == [
+        ("look", '{"id": 1}'),
+        ("go", '{"id": 1}'),
+    ]
+    assert result.text is None
+
+
+def test_the_text_of_a_completion_may_be_in_parts():
+    thought = {"type": "thinking", "thinking": []}
+    parts = [thought, {"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
+
+    assert parse_completion(whole(content=parts)).text == "Hello"
+    assert parse_completion(whole(content="")).text == ""
+
+
+def test_the_format_before_tool_calls_is_an_error():
+    with pytest.raises(RequestError, match="holds a 'function_call', the format before"):
+        parse_completion(whole(function_call={"name": "look", "arguments": "{}"}))
