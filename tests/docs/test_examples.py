@@ -24,7 +24,7 @@ import pytest
 from fakes import FakeOpenAI, clean_environment
 from support.cli import readable
 from support.nursery import PROGRAMS, RUN_LIMIT_S, programs_folder
-from support.scripted_models import orders_model
+from support.scripted_models import attacker_model, kind_judge, orders_model
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,10 +52,14 @@ NOT_RUN = {
 """Blocks without a comment: installation, diagrams, and what is not installed or not here."""
 
 
-SCRIPTED = dict.fromkeys(
-    ("README.md", "docs/guide/recipes.md", "docs/guide/test-your-agent.md"), orders_model
-)
-"""The model that answers the agents of a document instead of OpenAI's."""
+SCRIPTED = {
+    **dict.fromkeys(
+        ("README.md", "docs/guide/recipes.md", "docs/guide/test-your-agent.md"), orders_model
+    ),
+    "docs/guide/metrics.md": kind_judge,
+    "docs/guide/red-teaming.md": attacker_model,
+}
+"""The model of a document's agents and judges, in place of OpenAI's."""
 
 
 @dataclass(frozen=True)

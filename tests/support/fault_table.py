@@ -20,7 +20,7 @@ HEAD = f"""# Provider faults
 first attempt (or its first five), on Semantic Kernel and on `backend: chat`, with default settings
 except shorter waits: `llm_timeout`, which ends a call to a silent server, is 2 instead of 60
 seconds. `tests/reliability` checks every row, and repeats each fault forever in one of a hundred
-cases. Rows about several faults separate them by semicolons.
+cases.
 """
 
 PEERS_HEAD = f"""## Other harnesses
@@ -73,7 +73,11 @@ def cell(outcome: Outcome) -> str:
         tries = f" ({outcome.attempts} attempts)" if outcome.attempts > 1 else ""
         return f"{outcome.passed} of {CASES}{tries}"
     kind = "error" if outcome.kind.ends == "error" else "failed"
-    reason = outcome.reason.replace("|", "\\|")
+    status = outcome.kind.name.removeprefix("HTTP ")[:3]
+    # faults that differ only in their status share a row
+    reason = outcome.reason.replace(
+        f"HTTP {status}: status {status} for a reason", "HTTP 4xx: the reason"
+    ).replace("|", "\\|")
     return f"{kind}, “{reason if len(reason) <= LONGEST else f'{reason[: LONGEST - 1]}…'}”"
 
 
