@@ -460,3 +460,35 @@ def test_an_index_that_cannot_be_read_only_hides_the_dates(recorded, index):
 
     assert ran.code == 0
     assert "2 replayed, 0 live" in ran.stdout
+
+
+def test_shards_and_repetitions_are_recorded_apart_and_replayed_together(agent_dir):
+    cases = [CASES[0] | {"repeat": 3}, CASES[1]]
+    agent_dir.write_agent(backend="chat", test_cases=cases)
+    shards = [agent_dir.run("test", "--record", "--shard", f"{part}/2") for part in (1, 2)]
+    before = len(agent_dir.server.requests)
+
+    replayed = agent_dir.run("test", "--replay", "-o", "report.json")
+
+    folder = agent_dir.path / "recordings" / "agent"
+    assert [shard.code for shard in shards] == [0, 0]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        *("greets.2.json", "greets.3.json", "greets.json", "index.json", "parts.json")
+    ]
+    assert replayed.code == 0
+    assert "4 replayed, 0 live" in replayed.stdout
+    assert len(agent_dir.server.requests) == before
+
+
+def test_an_agent_reaches_nothing_but_this_machine_in_a_replay(agent_dir):
+    agent_dir.write(
+        "bot.py",
+        "import socket\n\ndef answer(message):\n"
+        "    socket.create_connection(('192.0.2.1', 9), timeout=5).close()\n",
+    )
+    agent_dir.write_agent(backend="bot:answer", model=None, instructions=None)
+
+    ran = agent_dir.run("test", "--replay")
+
+    assert ran.code == 3
+    assert "no connection to 192.0.2.1: recordings are replayed" in ran.stdout
