@@ -98,3 +98,10 @@ def test_what_cannot_be_replayed_is_pruned(recorded, change):
         "parts.json",
     ]
     assert json.loads((folder_of(recorded) / "index.json").read_text()).keys() == {"parts.json"}
+
+
+def test_each_repetition_has_a_recording(recorded):
+    recorded.write_agent(backend="chat", test_cases=CASES, execution={"repeat": 2})
+    recorded.run("test", "--record")
+
+    assert recorded.run("recordings", "check").stdout == "4 recordings: ok\n"

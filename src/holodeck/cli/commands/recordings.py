@@ -7,7 +7,6 @@ import click
 from holodeck.cli.agents import find_target, load_checked
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option
-from holodeck.config.settings import with_case_settings
 from holodeck.errors import ExitCode
 from holodeck.lib.recordings.store import RecordedFile, recorded_files, remove_files
 from holodeck.lib.selection.request import SelectionRequest
@@ -75,7 +74,7 @@ def _files(path: Path, context: CliContext) -> tuple[list[RecordedFile], list[st
     loaded = load_checked(
         target, ExecutionConfig(), SelectionRequest(), context, preview_mode="list"
     )
-    settings, agent = loaded.settings, with_case_settings(loaded.agent, loaded.settings)
+    agent, settings = loaded.agent, loaded.settings
     cases = agent.test_cases or []
     runs = [
         (name, repetition)
