@@ -30,13 +30,23 @@ async def until_gone(*pids: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the children of a process, and theirs."""
+    """Return the children of a process, and theirs, without the forks that all tests share.
+
+    Those of `support.nursery` are children of the first process that runs tests, but run for any.
+    """
     found = []
     with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in _children(task):
-                found += [child, *descendants(child)]
+                found += [child, *(() if _is_shared(child) else descendants(child))]
     return found
+
+
+def _is_shared(pid: int) -> bool:
+    """Whether it is a process of `support.nursery`."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return b"def import_all(package)" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def _children(task: Path) -> list[int]:
