@@ -442,14 +442,24 @@ def test_failed_records_only_what_missed_in_a_recording(recorded):
     assert again.code == 0
 
 
-def test_the_recording_of_another_case_is_an_error(recorded):
+@pytest.mark.parametrize("mode", [["--replay"], ["--record"], ["--record", "failed"]], ids=" ".join)
+@pytest.mark.parametrize("message", ["Say bye", "Say something new"])
+def test_the_recording_of_another_case_is_an_error_and_nothing_of_it_is_used(
+    recorded, mode, message
+):
     folder = recorded.path / "recordings" / "agent"
-    (folder / "greets.json").write_bytes((folder / "parts.json").read_bytes())
+    copied = (folder / "parts.json").read_bytes()
+    (folder / "greets.json").write_bytes(copied)
+    recorded.write_agent(backend="chat", test_cases=[CASES[0] | {"input": message}])
+    before = len(recorded.server.requests)
 
-    ran = recorded.run("test", "--replay")
+    ran = recorded.run("test", *mode)
 
     assert ran.code == 4
     assert "greets.json: is of the case 'parts'" in ran.stdout
+    assert "1 replayed" not in ran.stdout
+    assert len(recorded.server.requests) == before
+    assert (folder / "greets.json").read_bytes() == copied
 
 
 @pytest.mark.parametrize("index", ["", "[]", '{"greets.json": 7, "parts.json": "2026-99-99"}'])

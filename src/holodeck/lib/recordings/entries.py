@@ -66,7 +66,7 @@ def read_entries(path: Path) -> tuple[Mapping[str, Json], list[RecordedExchange]
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}, []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(str(path), f"is no recording: {error}; {AGAIN}") from error
     written = content.pop("sha256", None) if isinstance(content, dict) else None
     if written is None or written != _checksum(content):

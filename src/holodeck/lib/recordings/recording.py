@@ -1,6 +1,7 @@
 """The recording of a run of a test case, which answers requests and takes new responses."""
 
 import asyncio
+import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -84,8 +85,9 @@ class Recording:
         self._is_broken = False
         if self.settings.mode != "all":
             try:
-                self.recorded_about, self._recorded = read_entries(self.path)
+                self.recorded_about, recorded = read_entries(self.path)
                 self._require_same_case()
+                self._recorded = recorded
             except ConfigError as error:
                 self._is_broken = True
                 self.misses.append(str(error))
@@ -191,9 +193,8 @@ class Recording:
     def save(self) -> bool:
         """Write what was used and what is new, if that is something else than what was recorded.
 
-        Returns whether it was written.
-
-        Raises SecretInRecording and OSError; the file is then as it was.
+        Returns whether it was written. Raises SecretInRecording and OSError; the file is then as it
+        was.
         """
         with self._lock:
             entries, is_new = [*self._replayed, *self._live], bool(self._live)
@@ -290,7 +291,5 @@ def _document(body: bytes) -> Json:
     """Return the JSON in a body; for any other body, what identifies it."""
     try:
         return json.loads(body)
-    except ValueError:
-        import hashlib  # noqa: PLC0415 - few bodies are no JSON
-
+    except (ValueError, RecursionError):
         return {"sha256": hashlib.sha256(body).hexdigest()} if body else None

@@ -97,7 +97,8 @@ def _pack_error(tool: Tool, error: BaseException) -> dict[str, Json]:
         case Exception() | SystemExit():
             return {"raised": type(error).__name__, "message": message_of(error)}
         case _:  # it was cancelled, mostly because it took too long
-            return {"raised": "TimeoutError", "message": f"no result within {tool.timeout} s"}
+            limit = "the time of the turn" if tool.timeout is None else f"{tool.timeout:g} s"
+            return {"raised": "TimeoutError", "message": f"no result within {limit}"}
 
 
 def _unpack(recorded: Mapping[str, Json]) -> ToolReply:

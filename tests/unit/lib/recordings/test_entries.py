@@ -124,7 +124,7 @@ def test_another_layout_of_the_same_content_is_no_change(path):
     assert read_entries(path)[1] == ENTRIES
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"a": 1, "a": 2}', "[" * 100_000])
 def test_a_file_that_is_no_recording_is_an_error(path, text):
     path.write_text(text)
 
