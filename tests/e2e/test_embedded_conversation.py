@@ -37,10 +37,10 @@ AGENT = {
 }
 
 
-@pytest.mark.model
+@pytest.mark.large_model
 def test_the_embedded_model_plays_the_user_and_judges(tmp_path):
     if ModelStore(cache_dir()).path_of(MODEL) is None:
-        pytest.skip(f"its weights are 1.1 GB and not here; run: holodeck models pull {MODEL}")
+        pytest.skip("its weights are not here; scripts/models pulls them")
     (tmp_path / "agent.yaml").write_text(yaml.safe_dump(AGENT))
     (tmp_path / "desk.py").write_text(DESK)
 

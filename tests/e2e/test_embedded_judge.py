@@ -11,10 +11,10 @@ from holodeck.lib.support.environment import cache_dir
 MODEL = "qwen2.5-coder-1.5b-instruct"
 
 
-@pytest.mark.model
+@pytest.mark.large_model
 def test_the_embedded_model_tells_the_labelled_good_answers_from_the_bad_ones(tmp_path):
     if ModelStore(cache_dir()).path_of(MODEL) is None:
-        pytest.skip(f"its weights are 1.1 GB and not here; run: holodeck models pull {MODEL}")
+        pytest.skip("its weights are not here; scripts/models pulls them")
 
     ran = run_cli(
         "judge", "check", "--model", f"local/{MODEL}", "--quick", "--json", "check.json",

@@ -59,7 +59,9 @@ def children():
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_cancelling_leaves_nothing_behind(way, tmp_path, monkeypatch, record_property):
+async def test_cancelling_leaves_nothing_behind(
+    way, tmp_path, monkeypatch, record_property, request
+):
     (tmp_path / "code.py").write_text(CODE)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -67,6 +69,9 @@ async def test_cancelling_leaves_nothing_behind(way, tmp_path, monkeypatch, reco
     with FakeOpenAI() as server:
         await run_cases(agent_for(server, tmp_path, 1, **WAYS[way]), tmp_path, settings(SHORT))
 
+    gc.collect()
+    gc.freeze()  # what the tests before have made need not be searched again for each way to wait
+    request.addfinalizer(gc.unfreeze)
     for answer, fields, limits in WAITS.values():
         gc.collect()
         # What other tests forgot may begin tasks of its own while it is collected.
