@@ -819,7 +819,7 @@ def test_the_worker_needs_only_the_standard_library_and_python_3_9():
 
 
 def test_the_adapters_of_frameworks_are_written_for_python_3_10():
-    for file in Path(frameworks.__file__).parent.glob("*.py"):
+    for file in Path(frameworks.__file__).parent.rglob("*.py"):
         ast.parse(file.read_text(), feature_version=(3, 10))
 
 
