@@ -19,7 +19,7 @@ from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.results.outcome import Outcome
-from support.frameworks import TOOL, all_rows, lookup_order, script
+from support.frameworks import INVALID_CALLS, TOOL, all_rows, lookup_order, script
 from support.ways import built_in, of_framework
 
 REAL = lookup_order("7")
@@ -249,3 +249,39 @@ async def test_tools_of_an_agent_with_middleware_in_a_workflow_are_not_sealed():
 
     with pytest.raises(ConfigError, match="has no place where holodeck could keep a tool from"):
         await run(backend, tools_in_test="sealed")
+
+
+@pytest.mark.parametrize("prompt", INVALID_CALLS)
+async def test_no_stub_takes_a_call_that_the_tool_refuses(backend, prompt):
+    """The case would pass on calls with which no tool does anything."""
+    result = await run(backend, {"returns": "lost", "optional": True}, question=prompt)
+
+    assert result.outcome in {Outcome.FAILED, Outcome.AGENT_ERROR}, result.reasons()
+    assert "lost" not in str(result.agent_response)
+
+
+@pytest.mark.parametrize("way", ["chat", "semantic_kernel"])
+@pytest.mark.parametrize("tools", ["live", "sealed"])
+async def test_a_built_in_agent_gets_what_the_function_says_of_the_arguments(way, tools):
+    replies = [
+        {"tool_calls": [{TOOL: {"order_id": "7", "urgent": True}}]},
+        {"tool_calls": [{TOOL: {"order_id": "7"}}]},
+        {"text": "It is lost."},
+    ]
+    async with WAYS[way]() as backend:
+        result = await run(
+            backend,
+            {"call": 2, "returns": "order 7 is lost"},
+            model_replies=replies,
+            tools_in_test=tools,
+            expected_tools=[TOOL],
+        )
+        await backend.teardown()
+
+    assert result.outcome is Outcome.FAILED
+    [reason] = result.reasons()
+    assert "urgent is not an argument; it takes order_id" in reason
+    refused, stubbed = result.tool_invocations
+    assert refused.stub is None
+    assert refused.error in reason
+    assert (stubbed.stub.kind, stubbed.error) == ("returns", None)

@@ -165,6 +165,7 @@ class KnowledgeSource:
             description=self._config.description or f"Searches {self._config.source}.",
             parameters=_PARAMETERS,
             call=self._search,
+            check=_query_in,
             source=self._config.type,
         )
         return [tool]
@@ -333,12 +334,7 @@ class KnowledgeSource:
         return ModelCost(model=model, calls=meter.requests, failed=meter.failed, tokens=meter.usage)
 
     async def _search(self, arguments: dict[str, Any]) -> ToolReply:
-        query = arguments.get("query")
-        others = sorted(arguments.keys() - {"query"})
-        if others:
-            raise ToolArgumentError(f"{others[0]} is not an argument; it takes query")
-        if not isinstance(query, str) or not query.strip():
-            raise ToolArgumentError("query is missing; it is the text to search for")
+        query = _query_in(arguments)
         if self._store is None:
             raise BackendInitError(f"tools.{self._config.name}: is closed")
         stats = RequestStats()
@@ -357,3 +353,14 @@ class KnowledgeSource:
             passages=passages,
             model_cost=self._cost(stats.meter),
         )
+
+
+def _query_in(arguments: dict[str, Any]) -> str:
+    """Return the query of a call. Raises ToolArgumentError."""
+    query = arguments.get("query")
+    others = sorted(arguments.keys() - {"query"})
+    if others:
+        raise ToolArgumentError(f"{others[0]} is not an argument; it takes query")
+    if not isinstance(query, str) or not query.strip():
+        raise ToolArgumentError("query is missing; it is the text to search for")
+    return query

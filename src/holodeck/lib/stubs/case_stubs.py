@@ -35,12 +35,18 @@ class CaseStubs:
     _lock: Lock = field(default_factory=Lock)
 
     def take(
-        self, tool: str, arguments: Mapping[str, Any], *, has_run: bool = False
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        refusal: str | None = None,
+        has_run: bool = False,
     ) -> "TakenCall | None":
         """Return the call as the first stub takes it that fits; None if the tool runs.
 
         A sealed tool does not run: without a stub, its call gets an error as text, because an
-        exception would end the turn of some frameworks. `has_run` says that it ran already.
+        exception would end the turn of some frameworks. So does a call that the tool would refuse
+        for the reason `refusal`. `has_run` says that it ran already.
         """
         stubs, args = self.settings.stubs_of_tools, to_plain_json(dict(arguments))
         meant = (name for name in stubs if tools_named(name, [tool]))
@@ -51,13 +57,18 @@ class CaseStubs:
             number = 1 + sum(call.stubs == name and call.tool == tool for call in self.calls)
             at, stub = _find_stub(stubs.get(name or "", ()), number, args)
             call = StubbedCall(tool=tool, args=args, stubs=name, index=at)
-            if stub is not None and not (self.settings.is_sealed and stub.runs_tool):
+            is_sealed, reason = self.settings.is_sealed, None
+            if refusal is not None and (stub is not None or is_sealed):
+                reason = f"{tool!r} refuses the call: {refusal}"
+                call = call.model_copy(update={"index": None, "problem": reason})
+            elif stub is not None and not (is_sealed and stub.runs_tool):
                 tool_ran = has_run or stub.runs_tool
                 call = call.model_copy(update={"kind": stub.kind, "tool_ran": tool_ran})
-            elif self.settings.is_sealed:
-                error = f"{tool!r} was not run, because the test case has no stub for the call"
-                call = call.model_copy(update={"seen": {"error": error}})
-                stub = Stub(returns=f"Error: {error}")
+            elif is_sealed:
+                reason = f"{tool!r} was not run, because the test case has no stub for the call"
+            if reason is not None:
+                call = call.model_copy(update={"seen": {"error": reason}})
+                stub = Stub(returns=f"Error: {reason}")
             self.calls.append(call)
             return None if stub is None else TakenCall(stub, self, len(self.calls) - 1)
 
@@ -177,7 +188,8 @@ def to_plain_json(value: Any) -> Any:
 def check_deliveries(
     settings: StandIns, observed: Trajectory, calls: Sequence[StubbedCall]
 ) -> list[ToolCheck]:
-    """Return the rows about stubs that no call got, and about sealed tools that may have run.
+    """Return the rows about stubs that no call got, about calls that their tools would refuse, and
+    about sealed tools that may have run.
 
     A fault that was not delivered would pass as one that the agent has withstood.
 
@@ -186,7 +198,11 @@ def check_deliveries(
         observed: The tool calls that the agent reports.
         calls: Those that the stubs saw.
     """
-    rows = []
+    rows = [
+        ToolCheck(expectation=f"call of {call.tool}", passed=False, reason=call.problem)
+        for call in calls
+        if call.index is None and call.problem is not None
+    ]
     for tool, stubs in settings.stubs_of_tools.items():
         seen = [call for call in calls if call.stubs == tool]
         for at, stub in enumerate(stubs):
@@ -205,7 +221,7 @@ def _check_seal(observed: Trajectory, calls: Sequence[StubbedCall]) -> Iterator[
     """Yield a row for each call of a sealed tool without a stub, or past the stubs."""
     label, left = "no call without a stub", [call.tool for call in calls]
     for call in calls:
-        if call.kind is None:
+        if call.kind is None and call.problem is None:
             reason = f"{call.tool}({short(call.args)}) has no stub that keeps the tool from running"
             yield ToolCheck(expectation=label, passed=False, reason=reason)
     for invocation in observed.calls:

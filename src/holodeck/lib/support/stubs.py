@@ -41,10 +41,16 @@ class TakesCalls(Protocol):
     """The stubs of a test case."""
 
     def take(
-        self, tool: str, arguments: Mapping[str, Any], *, has_run: bool = False
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        refusal: str | None = None,
+        has_run: bool = False,
     ) -> Taken | None:
         """Return the call as a stub takes it; None if the tool runs as usual.
 
+        `refusal` says why the tool would refuse the arguments, so that no stub must accept them.
         `has_run` says that it ran already, so that only its result can be replaced.
         """
         ...
@@ -78,12 +84,14 @@ async def call_tool(
     arguments: Mapping[str, Any],
     run: Callable[[], Awaitable[Any]],
     to_plain: ToPlain = lambda value: value,
+    refusal: str | None = None,
 ) -> Any:
     """Return what the tool returns, or what a stub of the case makes of the call.
 
-    `run` calls the tool. The result of a tool that a stub does not change stays as it is.
+    `run` calls the tool, which would refuse the arguments for the reason `refusal`. The result of a
+    tool that a stub does not change stays as it is.
     """
-    taken = take_call(tool, arguments)
+    taken = take_call(tool, arguments, refusal)
     return await (run() if taken is None else complete_call(taken, run, to_plain))
 
 
@@ -115,10 +123,16 @@ def _noting_failure(taken: Taken) -> Iterator[None]:
         raise
 
 
-def take_call(tool: str, arguments: Mapping[str, Any]) -> Taken | None:
+def take_call(tool: str, arguments: Mapping[str, Any], refusal: str | None = None) -> Taken | None:
     """Return the call as a stub takes it; None if the tool runs as usual."""
     stubs = _current.get()
-    return None if stubs is None else stubs.take(tool, arguments)
+    return None if stubs is None else stubs.take(tool, arguments, refusal=refusal)
+
+
+def missing_argument(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    """Return `x is missing` for arguments without one that the JSON Schema of a tool requires."""
+    missing = (name for name in schema.get("required") or () if name not in arguments)
+    return next((f"{name} is missing" for name in missing), None)
 
 
 def stubbed(function: F) -> F:

@@ -13,7 +13,7 @@ import pydantic_core
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.processes.threads import is_cancelled
-from holodeck.lib.support.stubs import call_tool
+from holodeck.lib.support.stubs import call_tool, has_stubs, missing_argument
 from holodeck.lib.support.text import message_of, to_text
 from holodeck.lib.user_code.raised import raised_error
 from holodeck.models.cases.messages import Image
@@ -53,6 +53,8 @@ class Tool:
     """Whether it is offered only to messages that it fits, where tools are filtered."""
     server: str | None = None
     """Name of the MCP server whose tool it is; None for other tools."""
+    check: Callable[[dict[str, Any]], object] | None = None
+    """Raises ToolArgumentError for arguments that `call` refuses; None if `parameters` say all."""
 
     @property
     def full_name(self) -> str:
@@ -223,9 +225,20 @@ async def _reply(tool: Tool, arguments: dict[str, Any]) -> Any:
         return returned
 
     try:
-        return await call_tool(tool.name, arguments, run, _value_of_reply)
+        refusal = _refusal(tool, arguments) if has_stubs() else None
+        return await call_tool(tool.name, arguments, run, _value_of_reply, refusal)
     except _FailedReply as failed:
         return failed.reply
+
+
+def _refusal(tool: Tool, arguments: dict[str, Any]) -> str | None:
+    """Return why the tool refuses these arguments, as far as that is known without a call."""
+    try:
+        if tool.check is not None:
+            tool.check(arguments)
+    except ToolArgumentError as error:
+        return str(error)
+    return missing_argument(tool.parameters, arguments)
 
 
 def _value_of_reply(returned: Any) -> Any:

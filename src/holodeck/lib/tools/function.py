@@ -45,6 +45,7 @@ def load_function_tool(config: FunctionTool, base_dir: CodeFolders) -> Tool:
         description=config.description or docstring_summary(inspect.getdoc(function)),
         parameters=schema,
         call=call,
+        check=signature.bind,
         timeout=config.timeout,
     )
 

@@ -99,6 +99,7 @@ class PromptSource:
                 description=config.description,
                 parameters=prompt_schema(config),
                 call=partial(_answer, config, template, self._model),
+                check=partial(_require_fitting, config),
                 timeout=config.timeout,
                 source=config.type,
             )
@@ -110,14 +111,18 @@ class PromptSource:
             await self._model.close()
 
 
-async def _answer(
-    config: PromptTool, template: PromptTemplate, model: ChatModel, arguments: dict[str, Any]
-) -> ToolReply:
-    """Return the model's answer and what it cost, also if there is none."""
+def _require_fitting(config: PromptTool, arguments: dict[str, Any]) -> None:
     try:
         validate_against_schema(arguments, prompt_schema(config))
     except ValueError as error:
         raise ToolArgumentError(str(error)) from error
+
+
+async def _answer(
+    config: PromptTool, template: PromptTemplate, model: ChatModel, arguments: dict[str, Any]
+) -> ToolReply:
+    """Return the model's answer and what it cost, also if there is none."""
+    _require_fitting(config, arguments)
     defaults = {name: schema.get("default") for name, schema in config.parameters.items()}
     prompt = template.fill({**defaults, **arguments})
     costs: list[ModelCost] = []

@@ -116,7 +116,7 @@ class StubbedCall(Model):
     tool_ran: bool = False
     """Whether the tool ran, whose result was changed or late."""
     problem: str | None = None
-    """Why the stub changed nothing; None if it did."""
+    """Why the stub changed nothing, or why the tool would refuse the call; None for neither."""
     seen: dict[str, Json] = Field(default={}, exclude=True)
     """What the agent got, as fields of its `ToolInvocation`, where its backend may not tell."""
 

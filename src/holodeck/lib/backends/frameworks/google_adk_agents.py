@@ -14,7 +14,7 @@ from holodeck.lib.backends.frameworks.base import (
     StreamingSession,
     TurnRecord,
 )
-from holodeck.lib.support.stubs import complete_call, has_stubs, take_call
+from holodeck.lib.support.stubs import complete_call, has_stubs, missing_argument, take_call
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -244,7 +244,8 @@ def stubs_plugin() -> Any:
         ) -> dict[str, Any] | None:
             """Return a response, with which the framework does not run the tool."""
             is_own = tool.name == TRANSFER or tool.name.startswith(REQUEST)
-            taken = None if is_own else take_call(tool.name, tool_args)
+            refusal = missing_argument(_schema_of(tool), tool_args)
+            taken = None if is_own else take_call(tool.name, tool_args, refusal)
             if taken is None:
                 return None
             run = partial(tool.run_async, args=tool_args, tool_context=tool_context)
@@ -252,6 +253,15 @@ def stubs_plugin() -> Any:
             return value if isinstance(value, dict) else {"result": value}
 
     return Stubs(NAME)
+
+
+def _schema_of(tool: Any) -> Mapping[str, Any]:
+    """Return the JSON schema of the arguments, as far as the tool tells the model."""
+    declaration = tool._get_declaration()  # noqa: SLF001 - which each class of tools overrides
+    schema = getattr(declaration, "parameters_json_schema", None)
+    if schema is None and declaration is not None and declaration.parameters is not None:
+        schema = declaration.parameters.model_dump()
+    return schema or {}
 
 
 def text_of(event: Any) -> str:

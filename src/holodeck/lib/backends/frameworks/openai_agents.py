@@ -20,7 +20,7 @@ from holodeck.lib.backends.frameworks.base import (
     for_conversation,
     split_run,
 )
-from holodeck.lib.support.stubs import call_tool, has_stubs
+from holodeck.lib.support.stubs import call_tool, has_stubs, missing_argument
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -238,7 +238,8 @@ def _with_stub(tool: Any) -> Any:
         except ValueError:  # the tool tells the model
             return await run()
         try:
-            return await call_tool(tool.name, parsed, run)
+            refusal = missing_argument(tool.params_json_schema, parsed)
+            return await call_tool(tool.name, parsed, run, refusal=refusal)
         except Exception as error:
             message = await maybe_invoke_function_tool_failure_error_function(
                 function_tool=tool, context=context, error=error

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holodeck.lib.support.stubs import call_tool
+from holodeck.lib.support.stubs import call_tool, missing_argument
 
 
 def stub_middleware() -> Any:
@@ -20,7 +20,8 @@ def stub_middleware() -> Any:
         arguments = context.arguments
         if not isinstance(arguments, Mapping):
             arguments = arguments.model_dump()
-        result = await call_tool(context.function.name, arguments, run, text_of)
+        refusal = missing_argument(context.function.parameters(), arguments)
+        result = await call_tool(context.function.name, arguments, run, text_of, refusal)
         if result is not context.result:
             context.result = result if isinstance(result, str) else json.dumps(result)
 

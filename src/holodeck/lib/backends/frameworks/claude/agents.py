@@ -26,7 +26,7 @@ from holodeck.lib.backends.frameworks.base import (
 )
 from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
 from holodeck.lib.processes.process_guard import GUARD, kill_group
-from holodeck.lib.support.stubs import call_tool, has_stubs
+from holodeck.lib.support.stubs import call_tool, has_stubs, missing_argument
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -296,12 +296,19 @@ def _stubbed_server(name: str, server: Any) -> Any:
     from mcp import types
 
     call = server.request_handlers[types.CallToolRequest]
+    list_tools = server.request_handlers[types.ListToolsRequest]
 
     async def call_or_stub(request: Any) -> Any:
         asked = request.params
         tool, run = f"mcp__{name}__{asked.name}", partial(call, request)
         try:
-            result = await call_tool(tool, asked.arguments or {}, run, _text_of)
+            listed = (await list_tools(types.ListToolsRequest())).root.tools
+            schema = next(
+                (offered.inputSchema for offered in listed if offered.name == asked.name), {}
+            )
+            arguments = asked.arguments or {}
+            refusal = missing_argument(schema, arguments)
+            result = await call_tool(tool, arguments, run, _text_of, refusal)
         except Exception as error:  # noqa: BLE001 - the model gets it, as that of the tool
             return _result(f"{type(error).__name__}: {error}", is_error=True)
         return result if isinstance(result, types.ServerResult) else _result(result)

@@ -27,7 +27,7 @@ from holodeck.lib.backends.frameworks.langchain.callbacks import (
     config_with,
     ids_of,
 )
-from holodeck.lib.support.stubs import call_tool, has_stubs
+from holodeck.lib.support.stubs import call_tool, has_stubs, missing_argument
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -400,7 +400,9 @@ def _stubbed_node(node: Any) -> Any:
             return await execute(request)
 
         call = request.tool_call
-        result = await call_tool(call["name"], call["args"], run, _content_of)
+        schema = {} if request.tool is None else _schema_of(request.tool)
+        refusal = missing_argument(schema, call["args"])
+        result = await call_tool(call["name"], call["args"], run, _content_of, refusal)
         if isinstance(result, str | list | dict) or result is None:
             text = result if isinstance(result, str) else json.dumps(result)
             return ToolMessage(text, name=call["name"], tool_call_id=call["id"])
