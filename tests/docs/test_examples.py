@@ -23,8 +23,9 @@ import pytest
 
 from fakes import FakeOpenAI, clean_environment
 from support.cli import readable
+from support.desk_service import desk_service
 from support.nursery import PROGRAMS, RUN_LIMIT_S, programs_folder
-from support.scripted_models import attacker_model, kind_judge, orders_model
+from support.scripted_models import attacker_model, helper, kind_judge, librarian, orders_model
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,7 +46,6 @@ NOT_RUN = {
     "docs/guide/compare.md": 1,
     "docs/guide/frameworks/claude-agent-sdk.md": 2,
     "docs/guide/frameworks/google-adk.md": 2,
-    "docs/guide/process.md": 1,
     "docs/guide/scale.md": 1,
     "docs/index.md": 1,
 }
@@ -56,10 +56,14 @@ SCRIPTED = {
     **dict.fromkeys(
         ("README.md", "docs/guide/recipes.md", "docs/guide/test-your-agent.md"), orders_model
     ),
+    "docs/guide/knowledge.md": librarian,
     "docs/guide/metrics.md": kind_judge,
+    "docs/guide/recordings.md": helper,
     "docs/guide/red-teaming.md": attacker_model,
 }
 """The model of a document's agents and judges, in place of OpenAI's."""
+SERVICE = "docs/guide/http.md"
+"""The document whose agents are a service."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,8 @@ def name_of(document):
     return str(document.relative_to(ROOT))
 
 
-def run_document(document, folder, *, with_model, model_url=None):
-    """Write the files of a document, and run its examples that need a model, or the others.
-
-    OpenAI's clients find the model at `model_url`.
-    """
-    variables = {"OPENAI_BASE_URL": model_url, "OPENAI_API_KEY": model_url and "none"}
+def run_document(document, folder, *, with_model, variables=None):
+    """Write the files of a document, and run its examples that need a model, or the others."""
     output = ""
     for block in blocks_of(document):
         if block.what == "file":
@@ -92,7 +92,7 @@ def run_document(document, folder, *, with_model, model_url=None):
         elif block.how == "output":
             assert with_model or block.text in output
         elif block.what == "run" and (block.how == "model") == with_model:
-            output = run_block(block, folder, variables)
+            output = run_block(block, folder, variables or {})
 
 
 def run_block(block, folder, variables):
@@ -155,11 +155,20 @@ def run_shell(text, folder, environment, stdin=""):
 @pytest.mark.parametrize("name", sorted(SCRIPTED))
 def test_the_examples_on_a_scripted_model_do_what_the_document_says(name, tmp_path):
     with FakeOpenAI(SCRIPTED[name]) as model:
-        run_document(ROOT / name, tmp_path, with_model=False, model_url=model.url)
+        variables = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"}
+        variables |= {"HOLODECK_CACHE_DIR": str(tmp_path / "cache")}
+        run_document(ROOT / name, tmp_path, with_model=False, variables=variables)
+
+
+def test_the_examples_on_a_service_do_what_the_document_says(tmp_path):
+    with desk_service(tmp_path) as url:
+        run_document(ROOT / SERVICE, tmp_path, with_model=False, variables={"DESK_URL": url})
 
 
 @pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if name_of(one) not in SCRIPTED], ids=name_of
+    "document",
+    [one for one in DOCUMENTS if name_of(one) not in {*SCRIPTED, SERVICE}],
+    ids=name_of,
 )
 def test_the_examples_of_a_document_do_what_it_says(document, tmp_path):
     run_document(document, tmp_path, with_model=False)

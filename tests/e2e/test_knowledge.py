@@ -306,3 +306,71 @@ def test_an_agent_of_a_provider_without_embeddings_searches_with_the_embedded_mo
 
     assert ran.code == 0, ran.stdout + ran.stderr
     assert embedded(folder.server) == []
+
+
+OWN_STORE = """
+from holodeck.lib.knowledge.stores.base import Hit, StoredText
+
+
+class Lists:
+    def __init__(self, collection, *, most=1000):
+        self.collection, self.most = collection, most
+        self.chunks, self.fingerprints = {}, {}
+
+    async def open(self, dimensions, *, empty=False): ...
+
+    async def replace(self, document, chunks):
+        if len(chunks) > self.most:
+            raise ValueError(f"{document} has more than {self.most} chunks")
+        await self.delete(document)
+        self.chunks[document] = list(chunks)
+
+    async def delete(self, document):
+        self.chunks.pop(document, None)
+        self.fingerprints.pop(document, None)
+
+    async def search(self, embedding, top_k):
+        hits = [
+            Hit(chunk.id, document, chunk.text, cosine(embedding, chunk.embedding), chunk.metadata)
+            for document, chunks in self.chunks.items()
+            for chunk in chunks
+        ]
+        return sorted(hits, key=lambda hit: -hit.score)[:top_k]
+
+    async def texts(self):
+        return [
+            StoredText(chunk.id, document, chunk.text, chunk.metadata)
+            for document, chunks in sorted(self.chunks.items())
+            for chunk in chunks
+        ]
+
+    async def manifest(self):
+        return dict(self.fingerprints)
+
+    async def set_manifest(self, document, fingerprint):
+        self.fingerprints.pop(document, None)
+        if fingerprint is not None:
+            self.fingerprints[document] = fingerprint
+
+    async def close(self): ...
+
+
+def cosine(one, other):
+    lengths = sum(x * x for x in one) * sum(y * y for y in other)
+    return max(0.0, sum(x * y for x, y in zip(one, other)) / lengths**0.5) if lengths else 0.0
+"""
+
+
+def test_an_agent_searches_in_a_store_of_the_user(folder):
+    folder.write("own_store.py", OWN_STORE)
+    database = {"provider": "own_store:Lists", "options": {"most": 1}}
+    agent = search_agent(folder, database=database, top_k=1)
+    folder.write_agent(**agent)
+
+    ran = run(folder)
+    folder.write("docs/returns.md", RETURNS + "words " * 3000)
+    refused = run(folder)
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert refused.code == 3
+    assert "docs/returns.md has more than 1 chunks" in refused.stderr

@@ -17,6 +17,18 @@ def orders_model(request: Request) -> Reply | str:
     return "Order 7 has been shipped."
 
 
+def librarian(request: Request) -> Reply | str:
+    """The model of the guide to knowledge: it searches for the input, and repeats the result."""
+    if results := results_of_turn(request):
+        return results[-1]
+    return Reply(tool_calls=[("terms", {"query": request.prompt})])
+
+
+def helper(_: Request) -> str:
+    """The model of the guide to recordings."""
+    return "Hello, how can I help?"
+
+
 def kind_judge(_: Request) -> str:
     """The judge of the guide to metrics: it finds every response polite."""
     return json.dumps({"reason": "It says please.", "score": 9})
