@@ -16,6 +16,7 @@ from holodeck.config.schema import schema_of
 from holodeck.config.settings import OTHER_VARIABLES
 from holodeck.models.agent import AgentFile, SuiteFile
 from holodeck.models.config import ExecutionConfig, GlobalConfig, ProjectDefaults, setting_fields
+from holodeck.models.llm import PROVIDERS
 from holodeck.models.metrics.base import MetricSettings, metric_classes
 
 Schema = Mapping[str, Any]
@@ -86,6 +87,7 @@ _INDEX = """\
 This page and those below list every key, flag and environment variable.
 
 - Unknown keys are errors. Values are text unless the page says otherwise.
+- A section that extends another one has its keys, too.
 - Relative paths start at the folder of `agent.yaml` and must stay inside it.
 - In values, `${VAR}` is replaced by the environment variable. `${VAR:-text}` has a default, and
   `$${VAR}` stays `${VAR}`.
@@ -158,7 +160,7 @@ class _Reference:
         bases = [base for base in self._bases(model) if not self.headings[base].startswith("Every")]
         nearest = [base for base in bases if not any(base in other.__mro__[1:] for other in bases)]
         if nearest:
-            text += f"\nAlso the keys of {', '.join(self._link(base) for base in nearest)}.\n"
+            text += f"\nExtends {', '.join(self._link(base) for base in nearest)}.\n"
         if "not_supported_yet" in vars(model):
             keys = ", ".join(f"`{key}`" for key in vars(model)["not_supported_yet"])
             text += f"\nNot supported: {keys}.\n"
@@ -231,7 +233,7 @@ class _Reference:
             schema = self._definitions[name]
             return self._link_to_value(_class(name)) if _has_keys(schema) else self._type(schema)
         if "const" in value or "enum" in value:
-            return ", ".join(f"`{choice}`" for choice in value.get("enum", [value.get("const")]))
+            return _choices(value.get("enum", [value.get("const")]))
         if value.get("type") == "array":
             return f"list of {self._type(value.get('items', {}))}{_range(value)}"
         values = value.get("additionalProperties")
@@ -332,6 +334,13 @@ def _default(value: Schema) -> list[str]:
         return []
     text = default if isinstance(default, str) and default.strip() else json.dumps(default)
     return [f"default `{text}`"]
+
+
+def _choices(values: list[str]) -> str:
+    """Return the values that a key can have, or where they are."""
+    if {*values} == {*PROVIDERS}:
+        return "[provider](../../guide/providers.md#table)"
+    return ", ".join(f"`{value}`" for value in values)
 
 
 def _item(keys: str, values: list[str], meaning: str) -> str:

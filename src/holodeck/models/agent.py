@@ -178,16 +178,14 @@ class Agent(StandIns, _AgentHead):
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
     `module:attribute` for Python code, a URL, or a mapping with a `type`."""
     code: ReadPath | None = None
-    """Folder from which `python -m` would import the Python modules that are named here, such as
-    `..`. Modules beside `agent.yaml`, and in the nearest folder above with a `pyproject.toml` or
-    its `src/`, are found without it."""
+    """Folder from which `python -m` would import your modules, such as `..`; not needed beside
+    `agent.yaml`, and in the nearest folder above with a `pyproject.toml` or its `src/`."""
     response_format: dict[str, Json] | ReadPath | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
     retrieval_tools: list[NonBlank] = []
-    """Names of tools whose results are retrieved passages, which metrics receive as
-    `retrieval_context`; each item of a list is one."""
+    """Names of tools whose results are passages, which metrics get as `retrieval_context`."""
     tool_filtering: ToolFilterConfig | None = None
     """Which tools the model is offered; all of them if it is off."""
     embedding_provider: LLMProvider | None = None

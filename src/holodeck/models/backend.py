@@ -59,11 +59,8 @@ class PassagePaths(ItemPaths):
 
 
 class HttpAnswerPaths(Model):
-    """Paths to the parts of the JSON response, such as `a.b[0].c`.
-
-    Of a stream of server-sent events, each event is a JSON document. `token.text` is the text in
-    the events with the name `token`; texts are joined, and lists are put together.
-    """
+    """Paths to the parts of the JSON response, such as `a.b[0].c`. In a stream of server-sent
+    events, `token.text` is the text in the events with the name `token`."""
 
     text: NonBlank = "response"
     """The text of the response."""
@@ -71,11 +68,11 @@ class HttpAnswerPaths(Model):
     """Why the agent failed, although the status is a success; null, false or nothing if it did
     not."""
     tool_calls: NonBlank | ToolCallPaths | None = None
-    """A list of {name, arguments, result?, error?, call_id?, agent?}; or its path and those in each
-    item: `{path: actions, name: tool, arguments: args}`."""
+    """A list of {name, arguments, result?, error?, call_id?, agent?}; or its path and those in its
+    items: `{path: actions, name: tool}`."""
     retrieval_context: NonBlank | PassagePaths | None = None
-    """The passages that the agent retrieved: a list of texts, or of {text, source?}; or its path
-    and those in each item: `{path: hits, text: content}`."""
+    """The retrieved passages: a list of texts, or of {text, source?}; or its path and those in its
+    items: `{path: hits, text: content}`."""
     agents: NonBlank | None = None
     """A list of the names of the agents that spoke, in order."""
     model: NonBlank | None = None
@@ -155,9 +152,9 @@ class HttpBackendConfig(Model):
     query: dict[str, Json] = {}
     """Parameters of the URL, with the placeholders of `request`."""
     request: dict[str, Json] = {"input": "{input}"}
-    """JSON body of the request, with the placeholders `{input}`, `{conversation_id}` and
-    `{session_id}` (of `session.create`). The string `{messages}` becomes the list of all messages
-    so far, and `{context}` the `context` of the case."""
+    """JSON body, with the placeholders `{input}`, `{conversation_id}` and `{session_id}` (of
+    `session.create`). The string `{messages}` becomes the list of all messages so far, and
+    `{context}` the `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths.model_construct()
     """Where to find the parts of the response."""
     session: HttpSessionConfig | None = None
@@ -166,8 +163,8 @@ class HttpBackendConfig(Model):
     """Function as `module:function`. It gets each request as a mapping with `method`, `url`,
     `query`, `headers` and `body`, and returns it."""
     parse: NonBlank | None = None
-    """Function as `module:function`, in place of `answer`. It gets the JSON response, or the list
-    of a stream's events, and returns what an agent in Python does."""
+    """Function as `module:function` in place of `answer`: from the JSON response, or the list of a
+    stream's events, to what an agent in Python returns."""
     tap: bool = False
     """Whether holodeck reads the agent's requests to models on a local proxy, whose base URL is
     `{tap_url}/openai/v1` (or `/azure_openai`, `/anthropic`, `/ollama`) in `request` or
@@ -277,8 +274,8 @@ class PythonBackendConfig(Model):
     """Whether holodeck reads the agent's requests to models on a local proxy. The cases then run
     one after the other."""
     tools_run_no_agents: bool = False
-    """Says that no tool of the agent runs an agent of its own: its tool calls are then known
-    although the tracing of its framework is off."""
+    """Says that no tool of the agent runs another agent: tool calls are then known although the
+    tracing of the framework is off."""
 
     @model_validator(mode="after")
     def _names_an_attribute(self) -> "PythonBackendConfig":
@@ -316,8 +313,8 @@ class ProcessBackendConfig(Model):
     """Whether holodeck reads the agent's requests to models on a local proxy. Each process then
     takes one message at a time."""
     tools_run_no_agents: bool = False
-    """Says that no tool of the agent runs an agent of its own: its tool calls are then known
-    although the tracing of its framework is off."""
+    """Says that no tool of the agent runs another agent: tool calls are then known although the
+    tracing of the framework is off."""
 
     @model_validator(mode="after")
     def _names_one_agent(self) -> "ProcessBackendConfig":
@@ -352,8 +349,8 @@ class McpBackendConfig(Model):
     cwd: ReadPath | None = None
     """Working folder of the server, relative to `agent.yaml`; by default its folder."""
     env: dict[str, SecretStr] = {}
-    """Environment variables of the server, in addition to the few of holodeck that it gets (`PATH`,
-    `HOME`, language, proxies and certificates)."""
+    """Environment variables of the server, beside the few that it gets (`PATH`, `HOME`, language,
+    proxies and certificates)."""
 
     @model_validator(mode="after")
     def _names_one_server(self) -> "McpBackendConfig":

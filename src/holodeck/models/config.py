@@ -277,8 +277,8 @@ class ExecutionConfig(Model):
         PlaceName | None,
         Setting("local", "Where workers run.", RUN, "PLACE", flag="--on", reaches_out=True),
     ] = None
-    """`local` is this machine, `ray://host:port` a Ray cluster, `ray` the cluster of RAY_ADDRESS,
-    else one that is started on this machine."""
+    """`local` is this machine, `ray://host:port` a Ray cluster, `ray` that of RAY_ADDRESS, else a
+    new one on this machine."""
     ray_variables: Annotated[
         VariableNames | None,
         Setting(None, "Variables that workers on Ray get, such as API keys.", reaches_out=True),
@@ -295,9 +295,9 @@ class ExecutionConfig(Model):
     judge_trust: Annotated[
         TrustSetting | None, Setting("warn", "Judges: require, warn or off.", RUN, "MODE")
     ] = None
-    """What a judge means that no check has shown to be good: with `require` its verdicts are
-    inconclusive, with `warn` a note names it. A mapping of `mode`, `min_kappa` and
-    `max_false_passes` says what the check must have shown."""
+    """What happens if no check has shown that a judge is good enough: its verdicts are inconclusive
+    (`require`), a note names it (`warn`), or nothing (`off`). A mapping of `mode`, `min_kappa` and
+    `max_false_passes` also sets the limits of the check."""
     offline: Annotated[bool | None, Setting(False, "Never download a model.", RUN)] = None
     verbose: Annotated[
         bool | None, Setting(False, "Show conversations and all metrics.", OUTPUT, short="-v")
@@ -327,17 +327,17 @@ class ExecutionConfig(Model):
             None, "Folder of recordings.", CACHE, "DIR", variable_name="HOLODECK_RECORDINGS_DIR"
         ),
     ] = None
-    """Of the responses of models and tools; each agent has a folder of its own in it."""
+    """Each agent has a folder of its own in it."""
     recording: Annotated[
         RecordingMode | None,
         Setting("off", "What is recorded or replayed.", variable_name="HOLODECK_RECORDINGS"),
     ] = None
-    """`replay` answers from the recordings, and nothing else; `missing` records what they lack,
-    `failed` that of cases which have a recording, `all` everything anew; `off` uses none."""
+    """`replay` answers from recordings only; `missing` records what they lack, `failed` that of
+    cases with a recording, `all` everything anew; `off` uses none."""
     strict_recordings: Annotated[
         bool | None, Setting(False, "Outdated recordings are errors.", CACHE)
     ] = None
-    """Otherwise a note says that they are older than `max_age_days`, or that the agent changed."""
+    """Otherwise a note names those older than `max_age_days`, or of an agent that changed."""
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -438,8 +438,8 @@ class ProjectDefaults(Model):
     """`[tool.holodeck]` of a `pyproject.toml`, beside or above the `agent.yaml`."""
 
     agent: ReadPath | None = None
-    """The agent of commands that name none, where the project has no `agent.yaml` in the working
-    folder or above it: its file or its folder, inside the folder of the `pyproject.toml`."""
+    """The agent of commands that name none, if there is no `agent.yaml` in the working folder or
+    above it: its file or folder, inside that of the `pyproject.toml`."""
     execution: ExecutionConfig | None = None
     """Settings of the run where nothing else sets them, not even a variable."""
 
@@ -456,8 +456,8 @@ class GlobalConfig(Model):
     prices: PriceTable | None = None
     """What models cost; an agent.yaml's own prices win."""
     mcp_servers: list[McpTool] | None = None
-    """MCP servers for the built-in agents, each as in `tools`, whose names take precedence. A
-    server that cannot be started is a warning, and its tools are missing."""
+    """MCP servers for all built-in agents, each as in `tools`, whose names take precedence. A
+    server that does not start is a warning."""
     deployment: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""
 

@@ -144,8 +144,8 @@ class FileInput(Model):
     ocr: bool = False
     """Send the text in an image, which tesseract reads, also to a model that takes images."""
     on_error: Literal["fail", "continue"] = "fail"
-    """What happens if the file cannot be read: `fail` makes that an error of the case, `continue`
-    runs the case without the file."""
+    """What happens if the file cannot be read: the case is an error (`fail`), or runs without the
+    file (`continue`)."""
 
     @model_validator(mode="after")
     def _has_one_source_and_fitting_keys(self) -> "FileInput":

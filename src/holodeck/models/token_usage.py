@@ -148,9 +148,8 @@ class PriceTable(Model):
     """Currency of all prices, any text (default: USD). List prices count only in USD."""
     models: dict[NonBlank, Price] = {}
     """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`; the longest
-    fitting name wins. A name without the date of a version stands for all of them, and `agent` for
-    an agent that does not say which model answered. A model without a price has the list price of
-    its provider, if that is known."""
+    fitting name wins. `agent` is an agent that does not say which model answered. Other models have
+    the list price of their provider, if that is known."""
 
     _elsewhere: frozenset[str] = PrivateAttr(default=frozenset())
     _own: frozenset[str] = PrivateAttr(default=frozenset())

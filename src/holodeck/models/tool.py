@@ -41,13 +41,13 @@ class McpTool(ToolConfig):
     """How the server is reached: `stdio` starts `command`; `http` (streamable HTTP), `sse` and
     `websocket` connect to `url`."""
     command: NonBlank | None = None
-    """Program that starts the server, such as `npx`, `uvx`, `docker` or `python`; with a slash in
-    its name, a path relative to `agent.yaml`."""
+    """Program that starts the server, such as `npx`; with a slash in its name, a path relative to
+    `agent.yaml`."""
     args: list[str] | None = None
     """Arguments of `command`."""
     env: dict[str, SecretStr] | None = None
-    """Environment variables of the server, in addition to the few of holodeck that it gets, for
-    programs, folders, proxies and certificates."""
+    """Environment variables of the server, beside the few that it gets (`PATH`, `HOME`, language,
+    proxies and certificates)."""
     env_file: ReadPath | None = None
     """Path of a file with further variables, relative to `agent.yaml`; `env` wins."""
     encoding: NonBlank | None = None

@@ -17,11 +17,8 @@ _WITHOUT_RESULT = ("raises", "timeout")
 
 
 class Stub(Model):
-    """What one call of a tool gets, or several.
-
-    It has one kind; `returns` is also the result that `delay`, `empty`, `malformed` and `truncated`
-    change, which otherwise is the result of the tool.
-    """
+    """What one call of a tool gets, or several. `delay`, `empty`, `malformed` and `truncated`
+    change the result of the tool, or `returns`."""
 
     call: Annotated[int, Field(ge=1)] | None = None
     """Number of the call of the tool in the test case, from 1; any call without it."""
@@ -30,8 +27,8 @@ class Stub(Model):
     returns: Json = None
     """The result; the tool does not run."""
     raises: NonBlank | None = None
-    """The message of the error that the call raises; `timeout` for a TimeoutError, or the name of
-    another exception of Python before the message, as in `PermissionError: no access`."""
+    """The message of the error that the call raises, also behind the name of an exception
+    (`PermissionError: no access`); `timeout` for a TimeoutError."""
     timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Seconds after which the call raises a TimeoutError; the tool does not run."""
     delay: Seconds | None = None
@@ -43,9 +40,8 @@ class Stub(Model):
     truncated: Annotated[int, Field(ge=0)] | None = None
     """How many characters of the result are left, which is text, or JSON of a list or mapping."""
     optional: bool | None = None
-    """Whether the test case may end without a call that gets it. By default, this is true of
-    `returns` without `call` and `when` after other stubs of its tool, and of each `returns` of a
-    suite or of the agent."""
+    """Whether the case may end without a call that gets it; by default true of `returns` without
+    `call` and `when` after other stubs of its tool, and of `returns` of a suite or the agent."""
 
     @property
     def kind(self) -> StubKind:

@@ -136,8 +136,8 @@ class AzureSafetyMetric(MetricSettings):
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1; 0.5 allows a severity of 3 (low)."""
     azure_ai_project: ServerAddress | AzureProject | None = None
-    """Required: the URL of the project, or the names of a hub-based one. Whoever runs the tests
-    must be signed in to Azure."""
+    """Required: the URL of the project, or the names of a hub-based one. Needs a sign-in to
+    Azure."""
 
 
 class AzureClassMetric(ClassMetric):

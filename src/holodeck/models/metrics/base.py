@@ -189,9 +189,9 @@ class JudgedMetric(MetricSettings):
     model: LLMProvider | None = None
     """The judge. Default: the model of `evaluations`, then the agent's own."""
     judge_trust: TrustSetting | None = None
-    """What a judge means that no check with labels has shown to be good enough: an inconclusive
-    verdict (`require`), a note (`warn`) or nothing (`off`). The strictest of this, `execution` and
-    the command line counts."""
+    """What happens if no check with labels has shown that the judge is good enough: its verdicts
+    are inconclusive (`require`), a note says so (`warn`), or nothing (`off`). The strictest of
+    this, `execution` and the command line counts."""
 
 
 class ClassMetric(JudgedMetric):
