@@ -303,11 +303,9 @@ def _stubbed_server(name: str, server: Any) -> Any:
         tool, run = f"mcp__{name}__{asked.name}", partial(call, request)
         try:
             listed = (await list_tools(types.ListToolsRequest())).root.tools
-            schema = next(
-                (offered.inputSchema for offered in listed if offered.name == asked.name), {}
-            )
+            schemas = {offered.name: offered.inputSchema for offered in listed}
             arguments = asked.arguments or {}
-            refusal = missing_argument(schema, arguments)
+            refusal = missing_argument(schemas.get(asked.name, {}), arguments)
             result = await call_tool(tool, arguments, run, _text_of, refusal)
         except Exception as error:  # noqa: BLE001 - the model gets it, as that of the tool
             return _result(f"{type(error).__name__}: {error}", is_error=True)
