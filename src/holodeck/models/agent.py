@@ -247,31 +247,28 @@ class Agent(StandIns, _AgentHead):
 
     def with_base_dir(self, folder: Path) -> "Agent":
         """Return the agent with relative paths starting from `folder`."""
-        copy = self.model_copy()
-        copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_base_dir=folder)
 
     def moved(self, old: Path, new: Path) -> "Agent":
         """Return the agent with relative paths inside `old` starting from the copy of it, `new`."""
-        copy = self.with_base_dir(new / self.base_dir.relative_to(old))
         folders = [Path(os.path.normpath(folder)) for folder in self.own_code_folders]
-        moved = tuple(new / folder.relative_to(old) for folder in folders)
-        copy._own_code_folders = moved  # noqa: SLF001 - as above
-        return copy
+        return self.with_private(
+            _base_dir=new / self.base_dir.relative_to(old),
+            _own_code_folders=tuple(new / folder.relative_to(old) for folder in folders),
+        )
 
     def with_locator(self, locator: Locator) -> "Agent":
         """Return the agent with the locations of its values."""
-        copy = self.model_copy()
-        copy._locator = locator  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_locator=locator)
 
     def with_agent_of(self, other: "Agent", keys: Collection[str] = AGENT_KEYS) -> "Agent":
         """Return these tests and settings with the agent that `keys` of `other` describe."""
         copy = self.model_copy(update={key: getattr(other, key) for key in AGENT_KEYS})
-        copy._own_code_folders = other.own_code_folders  # noqa: SLF001 - a copy of its own class
-        locators = other._locator, self._locator  # noqa: SLF001
-        copy._locator = partial(_locate_replaced, keys, *locators)  # noqa: SLF001
-        return copy
+        locators = other._locator, self._locator  # noqa: SLF001 - of its own class
+        return copy.with_private(
+            _own_code_folders=other.own_code_folders,
+            _locator=partial(_locate_replaced, keys, *locators),
+        )
 
     def with_names_of_second(self) -> "Agent":
         """Return the test cases with the `names` that the agent of `--against` has."""
@@ -343,15 +340,12 @@ class Agent(StandIns, _AgentHead):
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> "Agent":
         if self.has_own_model:
-            if self.tools:
-                raise ValueError(
-                    "'tools' are for the built-in agent; remove them, as a 'backend' has its own"
-                )
-            if self.tool_filtering:
-                raise ValueError(
-                    "'tool_filtering' is for the built-in agent; remove it, as a 'backend' has its"
-                    " own tools"
-                )
+            for key in ("tools", "tool_filtering"):
+                if getattr(self, key):
+                    raise ValueError(
+                        f"{key!r} is for the built-in agent; remove it, as a 'backend' has its own"
+                        " tools"
+                    )
             return self
         if self.model is None:
             raise ValueError("'model' is missing; write 'model: {provider: local}', for example")
@@ -382,12 +376,11 @@ class Agent(StandIns, _AgentHead):
     def _other_names_are_told_apart(self) -> "Agent":
         first: dict[str, str] = {}
         for name, other in (self.names or {}).items():
-            if other in first:
+            if first.setdefault(other, name) != name:
                 raise ValueError(
                     f"'names' gives {first[other]!r} and {name!r} the same name {other!r}, so that"
                     " a comparison could not tell them apart; remove one"
                 )
-            first[other] = name
         return self
 
     @model_validator(mode="after")
@@ -404,9 +397,7 @@ def _require_unique(list_name: str, key: str, names: Iterable[object]) -> None:
     """Raise an error of the type DUPLICATE_NAME if two items have the same name."""
     first: dict[object, int] = {}
     for index, name in enumerate(names):
-        if name is None:
-            continue
-        if name in first:
+        if name is not None and first.setdefault(name, index) != index:
             text = name[1] if isinstance(name, tuple) else name
             message = (
                 "'{list_name}[{second}].{key}': {name} is already the {key} of"
@@ -416,7 +407,6 @@ def _require_unique(list_name: str, key: str, names: Iterable[object]) -> None:
             raise PydanticCustomError(
                 DUPLICATE_NAME, message, {**context, "first": first[name], "second": index}
             )
-        first[name] = index
 
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]

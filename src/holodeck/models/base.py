@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import isfinite
 from pkgutil import resolve_name
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -127,6 +127,13 @@ class Model(BaseModel):
     """Unknown keys that the format has, and what to know about each."""
     other_names: ClassVar[Mapping[str, str]] = {}
     """What libraries call keys of the format, which is accepted as well."""
+
+    def with_private(self, **values: Any) -> Self:
+        """Return a copy with these private attributes, for methods of its own class."""
+        copy = self.model_copy()
+        for name, value in values.items():
+            setattr(copy, name, value)
+        return copy
 
     @model_validator(mode="before")
     @classmethod

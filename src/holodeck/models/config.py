@@ -116,17 +116,6 @@ class Setting:
     none_is_no_limit: bool = False
     """Whether a None that is given in Python means no limit, and not the default."""
 
-    def flags(self, field: str) -> tuple[str, ...]:
-        """Return the flags of the setting in a field, the long one first; () without any."""
-        if self.group is None:
-            return ()
-        long = self.flag or f"--{field.replace('_', '-')}"
-        return (long,) if self.short is None else (long, self.short)
-
-    def variable(self, field: str) -> str:
-        """Return the environment variable of the setting in a field."""
-        return self.variable_name or f"HOLODECK_{field.upper()}"
-
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
@@ -384,9 +373,7 @@ class ExecutionConfig(Model):
 
     def with_sources(self, sources: Mapping[str, str]) -> "ExecutionConfig":
         """Return the settings with the source of each."""
-        copy = self.model_copy()
-        copy._sources = dict(sources)  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_sources=dict(sources))
 
 
 @dataclass(frozen=True)
@@ -400,12 +387,16 @@ class SettingField:
 
     @property
     def variable(self) -> str:
-        return self.setting.variable(self.field)
+        """The environment variable."""
+        return self.setting.variable_name or f"HOLODECK_{self.field.upper()}"
 
     @property
     def flags(self) -> tuple[str, ...]:
         """The flags, the long flag first; () for a setting without any."""
-        return self.setting.flags(self.field)
+        if self.setting.group is None:
+            return ()
+        long = self.setting.flag or f"--{self.field.replace('_', '-')}"
+        return (long,) if self.setting.short is None else (long, self.setting.short)
 
     @property
     def is_written(self) -> bool:

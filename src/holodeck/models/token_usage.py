@@ -161,15 +161,11 @@ class PriceTable(Model):
 
     def without_list(self, models: frozenset[str]) -> "PriceTable":
         """Return the prices, without list prices for these models."""
-        copy = self.model_copy()
-        copy._elsewhere = self._elsewhere | models  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_elsewhere=self._elsewhere | models)
 
     def of_agent(self, names: Iterable[str]) -> "PriceTable":
         """Return the prices, of which those with these names are in the agent.yaml itself."""
-        copy = self.model_copy()
-        copy._own = frozenset(names)  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_own=frozenset(names))
 
     def unused(self, models: Iterable[str]) -> list[str]:
         """Return the names in the agent.yaml itself that stand for none of these models."""

@@ -100,9 +100,7 @@ class McpTool(ToolConfig):
 
     def of_config_in(self, folder: Path) -> "McpTool":
         """Return it as a server of the config.yaml in a folder."""
-        copy = self.model_copy()
-        copy._config_dir = folder  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_config_dir=folder)
 
     @model_validator(mode="after")
     def _says_where_the_server_is(self) -> "McpTool":

@@ -153,9 +153,7 @@ class DatabaseConfig(Model):
 
     def of_user(self) -> Self:
         """Return it as a store in the `config.yaml` of the user."""
-        copy = self.model_copy()
-        copy._is_users = True  # noqa: SLF001 - a copy of its own class
-        return copy
+        return self.with_private(_is_users=True)
 
     @model_validator(mode="before")
     @classmethod
