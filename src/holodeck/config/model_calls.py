@@ -10,7 +10,6 @@ from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.base import MetricSettings
-from holodeck.models.test_case import TurnModel
 from holodeck.models.tool import PromptTool
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, KnowledgeTool
 
@@ -89,14 +88,7 @@ def all_metrics(agent: Agent) -> Iterator[tuple[KeyPath, MetricSettings]]:
     for index, metric in enumerate(agent.evaluations.metrics if agent.evaluations else []):
         yield ("evaluations", "metrics", index), metric
     for number, case in enumerate(agent.test_cases or []):
-        path: KeyPath = ("test_cases", number)
-        yield from _metrics_of(case, path)
-        for at, part in case.checked_turns:
-            yield from _metrics_of(part, (*path, *at))
-
-
-def _metrics_of(expectations: TurnModel, path: KeyPath) -> Iterator[tuple[KeyPath, MetricSettings]]:
-    for at, metric in enumerate(expectations.evaluations or ()):
-        yield (*path, "evaluations", at), metric
-    for at, metric in enumerate(expectations.scorers or ()):
-        yield (*path, "scorers", at), metric
+        for at, part in case.parts:
+            for key, metrics in part.metric_lists:
+                for index, metric in enumerate(metrics):
+                    yield ("test_cases", number, *at, key, index), metric

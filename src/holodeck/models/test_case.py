@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -389,16 +390,19 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
         return [*turns, *checks]
 
     @property
+    def parts(self) -> list[tuple[tuple[str | int, ...], TurnModel]]:
+        """The case itself, then `checked_turns`, each with its path in the case."""
+        return [((), self), *self.checked_turns]
+
+    @property
     def checks_spans(self) -> bool:
         """Whether the case or one of its turns checks the spans of the agent."""
-        parts = [self, *(part for _, part in self.checked_turns)]
-        return any(part.trace is not None for part in parts)
+        return any(part.trace is not None for _, part in self.parts)
 
     @property
     def expects_approvals(self) -> bool:
         """Whether the agent must ask for approvals in the case, or in one of its turns."""
-        parts = [self, *(part for _, part in self.checked_turns)]
-        return any(part.expect_approval is not None for part in parts)
+        return any(part.expect_approval is not None for _, part in self.parts)
 
     @property
     def most_turns(self) -> int | None:
@@ -420,12 +424,8 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
     @property
     def own_metrics(self) -> Sequence[Metric]:
         """The metrics of the case, its turns and its script, without global ones."""
-        parts = [self, *(turn for _, turn in self.checked_turns)]
-        return [
-            metric
-            for part in parts
-            for metric in (*(part.evaluations or ()), *(part.scorers or ()))
-        ]
+        lists = [metrics for _, part in self.parts for _, metrics in part.metric_lists]
+        return list(chain.from_iterable(lists))
 
     @property
     def called_functions(self) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -270,9 +270,8 @@ def check_opened_tools(agent: Agent, tools: Sequence[Tool]) -> None:
     context.tools = {**context.tools, **tools_of_provider(agent)}
     context.tools_of_servers = [tool.full_name for tool in tools if tool.server is not None]
     for index, case in enumerate(agent.test_cases or []):
-        check_tool_names(context, case, ("test_cases", index))
-        for turn_path, turn in case.checked_turns:
-            check_tool_names(context, turn, ("test_cases", index, *turn_path))
+        for at, part in case.parts:
+            check_tool_names(context, part, ("test_cases", index, *at))
     raise_on_errors(context.findings)
 
 
@@ -344,11 +343,7 @@ def _check_evidence(context: CheckContext) -> None:
     if not isinstance(agent.backend, HttpBackendConfig) or agent.backend.parse is not None:
         return
     answer, limits, is_tapped = agent.backend.answer, agent.execution, agent.backend.tap
-    parts = [
-        (case, part)
-        for case in agent.test_cases or []
-        for part in (case, *(part for _, part in case.checked_turns))
-    ]
+    parts = [(case, part) for case in agent.test_cases or [] for _, part in case.parts]
     checks_of_tools = sum(
         part.checks_tool_calls or _requires(context, case, part, EvalParam.TOOLS_CALLED)
         for case, part in parts
@@ -424,33 +419,25 @@ def _check_exporters(context: CheckContext, exporters: ExportersConfig) -> None:
 
     Without a library, the run takes place all the same, as its results do not need it.
     """
-    for key, error in _problems(exporters):
-        path = ("observability", "exporters", *key)
-        if isinstance(error, MissingExtra):
-            context.warning(path, f"nothing is sent: {error.field} {error.message}")
-        else:
-            context.config_error(path, error)
-
-
-def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], ConfigError]]:
+    path = ("observability", "exporters")
     otlp, azure = exporters.otlp, exporters.azure_monitor
+    needed = []
+    if azure is not None and azure.enabled:
+        module = "azure.monitor.opentelemetry.exporter"
+        needed.append((module, "azure_monitor", MissingExtra("azure-monitor", "Azure Monitor")))
     if otlp is not None and otlp.enabled:
         # Imported here because few agents export telemetry.
         from holodeck.lib.observability.exporters import otlp_target  # noqa: PLC0415
 
         try:
-            is_grpc = otlp_target(otlp).protocol == "grpc"
+            if otlp_target(otlp).protocol == "grpc":
+                module = "opentelemetry.exporter.otlp.proto.grpc"
+                needed.append((module, "otlp", MissingExtra("otlp-grpc", "gRPC")))
         except ConfigError as error:
-            yield ("otlp", error.field.rpartition(".")[2]), error
-        else:
-            if is_grpc and not is_installed("opentelemetry.exporter.otlp.proto.grpc"):
-                yield ("otlp",), MissingExtra("otlp-grpc", "gRPC")
-    if (
-        azure is not None
-        and azure.enabled
-        and not is_installed("azure.monitor.opentelemetry.exporter")
-    ):
-        yield ("azure_monitor",), MissingExtra("azure-monitor", "Azure Monitor")
+            context.config_error((*path, "otlp", error.field.rpartition(".")[2]), error)
+    for module, key, missing in needed:
+        if not is_installed(module):
+            context.warning((*path, key), f"nothing is sent: {missing.field} {missing.message}")
 
 
 AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (

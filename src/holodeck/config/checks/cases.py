@@ -9,13 +9,12 @@ from holodeck.config.cases.rows import load_history
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
 from holodeck.config.checks.programs import definition_of, require_target
-from holodeck.config.checks.tools import check_tool_names, unknown_tool
+from holodeck.config.checks.tools import check_pattern, check_tool_names, unknown_tool
 from holodeck.config.yaml.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_APPROVALS, NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.support.patterns import compile_pattern
 from holodeck.lib.support.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.lib.support.text import plural
 from holodeck.lib.support.tool_names import tools_named
@@ -57,34 +56,31 @@ def check_case(context: CheckContext, case: TestCaseModel, path: KeyPath) -> Non
 
 def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
     """Whether a check of the case can fail it."""
-    if case.checks_trajectory or case.checks_spans or case.max_turns_to_done is not None:
-        return True
-    if any(criterion.required for criterion in case.criterion_settings):
-        return True
-    if any(step_kind(step) in _DECIDING_STEPS for step in case.script or ()):
-        return True
-    for _, turn in case.checked_turns:
-        if turn.checks_trajectory:
-            return True
-        if any(
-            can_fail(metric)
-            for metric in metrics_of_turn(turn)
-            if not compares_nothing(metric, turn)
-        ):
-            return True
-    metrics = metrics_of(agent, case)
-    return any(can_fail(metric) for metric in metrics if not compares_nothing(metric, case))
+    turns = [turn for _, turn in case.checked_turns]
+    graded = [(case, metrics_of(agent, case)), *((turn, metrics_of_turn(turn)) for turn in turns)]
+    return (
+        case.checks_spans
+        or case.max_turns_to_done is not None
+        or any(part.checks_trajectory for part in (case, *turns))
+        or any(criterion.required for criterion in case.criterion_settings)
+        or any(step_kind(step) in _DECIDING_STEPS for step in case.script or ())
+        or any(
+            can_fail(metric) and not compares_nothing(metric, part)
+            for part, metrics in graded
+            for metric in metrics
+        )
+    )
 
 
 def _check_metrics(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    parts: list[tuple[KeyPath, TurnModel]] = [((), case), *case.checked_turns]
-    for part_path, part in parts:
-        check_metrics(context, part.evaluations or [], (*path, *part_path, "evaluations"))
-        check_metrics(context, part.scorers or [], (*path, *part_path, "scorers"))
+    for at, part in case.parts:
+        for key, metrics in part.metric_lists:
+            check_metrics(context, metrics, (*path, *at, key))
 
 
 def _check_verdict(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    """Check that the metrics have their inputs, and that one of the checks can fail the case."""
+    """Check that the metrics have their inputs, that one of the checks can fail the case, and that
+    its expectations can be met."""
     metrics = metrics_of(context.agent, case)
     scorers = case.scorers or []
     evaluations = metrics[: len(metrics) - len(scorers)]
@@ -93,32 +89,23 @@ def _check_verdict(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
     _check_inputs(context, scorers, case, (*path, "scorers"))
     if case.todo is not None:
         context.warning((*path, "todo"), f"cannot pass until this is removed: {case.todo}")
-    if can_fail_case(context.agent, case):
-        warn_of_no_threshold(context, case.evaluations or [], (*path, "evaluations"))
-        warn_of_no_threshold(context, scorers, (*path, "scorers"))
-    elif case.skip is None and case.todo is None:
-        enabled = [
-            metric for metric in metrics if metric.enabled and not compares_nothing(metric, case)
-        ]
-        _warn_of_no_verdict(context, enabled, path)
-
-
-def _check_case_expectations(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    metrics = metrics_of(context.agent, case)
     enabled = [
         metric for metric in metrics if metric.enabled and not compares_nothing(metric, case)
     ]
+    if can_fail_case(context.agent, case):
+        for key, own in case.metric_lists:
+            warn_of_no_threshold(context, own, (*path, key))
+    elif case.skip is None and case.todo is None:
+        _warn_of_no_verdict(context, enabled, path)
     _check_expectations(context, case, enabled, path)
 
 
 def _check_turns(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     for part_path, turn in case.checked_turns:
         turn_path = (*path, *part_path)
-        evaluations, scorers = turn.evaluations or [], turn.scorers or []
-        _check_inputs(context, evaluations, turn, (*turn_path, "evaluations"))
-        _check_inputs(context, scorers, turn, (*turn_path, "scorers"))
-        warn_of_no_threshold(context, evaluations, (*turn_path, "evaluations"))
-        warn_of_no_threshold(context, scorers, (*turn_path, "scorers"))
+        for key, metrics in turn.metric_lists:
+            _check_inputs(context, metrics, turn, (*turn_path, key))
+            warn_of_no_threshold(context, metrics, (*turn_path, key))
         enabled = [metric for metric in metrics_of_turn(turn) if metric.enabled]
         _check_expectations(context, turn, enabled, turn_path)
 
@@ -145,7 +132,7 @@ def _check_approvals(context: CheckContext, case: TestCaseModel, path: KeyPath) 
     """Find approvals that no agent of this kind asks for, or that are answered too late."""
     services = HttpBackendConfig | A2aBackendConfig | McpBackendConfig
     can_ask = context.agent.has_own_model and not isinstance(context.agent.backend, services)
-    for at, part in [((), case), *case.checked_turns]:
+    for at, part in case.parts:
         if part.expect_approval is None:
             continue
         key = (*path, *at, "expect_approval")
@@ -267,32 +254,25 @@ NO_RECEIVER = (
 
 def _check_traces(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
     """Report the findings about the checks of spans of a case and its turns."""
-    parts = [((), case), *case.checked_turns]
-    for at, part in parts:
-        if part.trace is None:
-            continue
-        if not _can_have_spans(context):
-            context.error((*path, *at, "trace"), NO_RECEIVER)
-        _check_patterns(context, part.trace, (*path, *at, "trace"))
-
-
-def _can_have_spans(context: CheckContext) -> bool:
     backend, settings = context.agent.backend, context.agent.observability
     is_service = isinstance(backend, HttpBackendConfig | A2aBackendConfig) or (
         isinstance(backend, McpBackendConfig) and backend.url is not None
     )
-    return not is_service or (settings is not None and settings.receiver is not None)
+    can_have_spans = not is_service or (settings is not None and settings.receiver is not None)
+    for at, part in case.parts:
+        if part.trace is None:
+            continue
+        if not can_have_spans:
+            context.error((*path, *at, "trace"), NO_RECEIVER)
+        _check_patterns(context, part.trace, (*path, *at, "trace"))
 
 
 def _check_patterns(context: CheckContext, checks: TraceChecks, path: KeyPath) -> None:
     for index, check in enumerate(checks.checks):
         for name, matcher in check.matchers().items():
-            if matcher.regex is None:
-                continue
-            try:
-                compile_pattern(matcher.regex)
-            except ConfigError as error:
-                context.error((*path, "checks", index, "where", name, "regex"), error.message)
+            if matcher.regex is not None:
+                where = (*path, "checks", index, "where", name, "regex")
+                check_pattern(context, matcher.regex, where)
 
 
 def _check_stand_ins(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -414,7 +394,6 @@ def _parameter(written: ast.arg, kind: Any, *, is_needed: bool) -> Parameter:
 CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] = (
     _check_metrics,
     _check_verdict,
-    _check_case_expectations,
     _check_turns,
     _check_context,
     _check_approvals,

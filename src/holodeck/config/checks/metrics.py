@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from holodeck.config.checks.findings import CheckContext
 from holodeck.config.checks.programs import (
     arguments_of_class,
+    definition_of,
     import_warning,
-    parameters_of_target,
+    parameter_names,
     require_target,
 )
 from holodeck.config.yaml.source import KeyPath
@@ -95,7 +96,8 @@ def _check_arguments(context: CheckContext, metric: MetricSettings, path: KeyPat
 
 def _check_judge_of_grader(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
     """Check that a grader beside the agent.yaml takes a judge if, and only if, it gets one."""
-    names = parameters_of_target(metric.user_code or "", context.agent.code_folders)
+    grader = definition_of(metric.user_code or "", context.agent.code_folders, "metric")
+    names = parameter_names(grader)
     if names is None:
         return
     if needs_judge(metric) and "judge" not in names:

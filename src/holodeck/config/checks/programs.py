@@ -141,11 +141,6 @@ def parameter_names(function: ast.AST | None) -> list[str] | None:
     return [arg.arg for arg in (*arguments.args, *arguments.kwonlyargs)]
 
 
-def parameters_of_target(target: str, base_dir: CodeFolders) -> list[str] | None:
-    """Return the parameters of `module:function` in a file here; None if they are unknown."""
-    return parameter_names(definition_of(target, base_dir, "metric"))
-
-
 def arguments_of_class(target: str, base_dir: CodeFolders) -> list[str] | None:
     """Return the arguments of `module:Class` in a file here; None if they are unknown."""
     found = definition_of(target, base_dir, "metric")

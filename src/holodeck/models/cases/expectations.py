@@ -249,6 +249,11 @@ class Expectations(Model):
         return [written] if isinstance(written, ExpectedApproval) else written or []
 
     @property
+    def metric_lists(self) -> tuple[tuple[str, list[Metric]], ...]:
+        """The metrics and the scorers, each after its key."""
+        return ("evaluations", self.evaluations or []), ("scorers", self.scorers or [])
+
+    @property
     def checks_tool_calls(self) -> bool:
         """Whether a check needs to know the tool calls."""
         checks = (self.expected_tools, self.forbidden_tools, self.max_tool_calls)
