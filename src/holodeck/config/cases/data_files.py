@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.config.cases.rows import (
+    JsonSource,
     RenamedRow,
     Row,
     parse_json,
-    parse_json_document,
     parse_json_lines,
     set_key,
 )
@@ -38,40 +38,22 @@ from holodeck.models.test_case import PLACEHOLDER
 logger = logging.getLogger(__name__)
 
 
-def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> list[Row]:
-    """Parse CSV into rows; `keys` maps each column to its key, or to None to ignore it.
-
-    Raises ConfigError.
-    """
-    records = _records(text, name)
-    first = next(records, None)
-    if first is None:
-        raise ConfigError(f"{name}:1:1", "the file is empty; write a header such as 'input'")
-    header = _header(first[1], name)
-    rows = [(line, _check_length(record, header, f"{name}:{line}:1")) for line, record in records]
-    _check_quotes(rows, len(header), text, name)
-    _warn_of_empty_columns([record for _, record in rows], header, keys, name)
-    return [Row(name, _to_case(record, header, keys, name, line), line) for line, record in rows]
-
-
-def header_columns(text: str, name: str) -> list[str]:
-    """Return the column names of CSV text. Raises ConfigError."""
-    _, first = next(_records(text, name), (1, []))
-    return _header(first, name)
-
-
-def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record that is not blank, and the line where it begins."""
+def _records(text: str, name: str) -> list[tuple[int, list[str]]]:
+    """Return the records that are not blank, each after the line where it begins."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    records = []
     line = 1
     try:
         for record in reader:
             if record:
-                yield line, record
+                records.append((line, record))
             line = reader.line_num + 1
     except csv.Error as error:
         hint = "; write such cases as JSON Lines" if "field limit" in str(error) else ""
         raise ConfigError(f"{name}:{line}:1", f"cannot be read as CSV: {error}{hint}") from None
+    if not records:
+        raise ConfigError(f"{name}:1:1", "the file is empty; write a header such as 'input'")
+    return records
 
 
 def _header(record: list[str], name: str) -> list[str]:
@@ -85,16 +67,6 @@ def _header(record: list[str], name: str) -> list[str]:
         if header.index(column) < number - 1:
             raise ConfigError(location, f"duplicate column {quote(column)}; rename one")
     return header
-
-
-def _check_length(record: list[str], header: list[str], location: str) -> list[str]:
-    if len(record) != len(header):
-        raise ConfigError(
-            location,
-            f"found {len(record)} cells under {len(header)} columns;"
-            " put text with commas or line breaks in quotes",
-        )
-    return record
 
 
 def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str, name: str) -> None:
@@ -149,7 +121,7 @@ def _is_like_a_row(line: str, columns: int) -> bool:
 
 
 def _to_case(
-    record: list[str], header: list[str], keys: Mapping[str, str | None], name: str, line: int
+    record: list[str], header: list[str], keys: Mapping[str, str | None], location: str
 ) -> dict[str, Any]:
     case: dict[str, Any] = {}
     for column, cell in zip(header, record, strict=True):
@@ -157,31 +129,25 @@ def _to_case(
         if key is None or not cell.strip():
             continue
         try:
-            value = _value(cell, value_kind(key), f"{name}:{line}", column)
+            value = _value(cell, value_kind(key))
         except ValueError as error:  # a number of thousands of digits
-            raise ConfigError(f"{name}:{line}:1", f"column {column!r}: {error}") from None
-        set_key(case, key, value, f"{name}:{line}:1")
+            raise ConfigError(location, f"column {column!r}: {error}") from None
+        except ConfigError as error:
+            raise ConfigError(location, f"column {column!r}: {error.message}") from None
+        set_key(case, key, value, location)
     return case
 
 
-def _is_json(cell: str) -> bool:
-    """Whether a cell holds JSON; a placeholder begins like a mapping."""
-    return cell[0] in "[{" and not PLACEHOLDER.match(cell)
-
-
-def _value(cell: str, kind: Kind, location: str, column: str) -> Any:
+def _value(cell: str, kind: Kind) -> Any:
     if kind == "text":
         return cell
-    if kind == "scalar":
-        return parse_scalar(cell.strip())
-    if _is_json(cell.strip()):
-        try:
-            return parse_json(cell, column)
-        except ConfigError as error:
-            raise ConfigError(f"{location}:1", f"column {column!r}: {error.message}") from None
+    written = cell.strip()
+    # A placeholder begins like a mapping.
+    if kind != "scalar" and written[0] in "[{" and not PLACEHOLDER.match(written):
+        return parse_json(cell, "")
     if kind == "list":
         return [item for part in cell.split(",") if (item := part.strip())]
-    return parse_scalar(cell.strip())
+    return parse_scalar(written)
 
 
 MAX_BYTES = 200_000_000
@@ -246,8 +212,22 @@ class CaseFiles:
     def _csv_rows(self, path: Path, data: DataFile, origin: Origin) -> list[Row]:
         name = display_path(path)
         text = read_file(path, name, MAX_BYTES)
-        keys = _column_keys(header_columns(text, name), data, origin, f"{name}:1:1")
-        return read_csv_rows(text, name, keys)
+        first, *rows = _records(text, name)
+        header = _header(first[1], name)
+        keys = _column_keys(header, data, origin, f"{name}:1:1")
+        for line, record in rows:
+            if len(record) != len(header):
+                raise ConfigError(
+                    f"{name}:{line}:1",
+                    f"found {len(record)} cells under {len(header)} columns;"
+                    " put text with commas or line breaks in quotes",
+                )
+        _check_quotes(rows, len(header), text, name)
+        _warn_of_empty_columns([record for _, record in rows], header, keys, name)
+        return [
+            Row(name, _to_case(record, header, keys, f"{name}:{line}:1"), line)
+            for line, record in rows
+        ]
 
     def _written_rows(self, path: Path) -> Iterator[LocatedCase]:
         """Yield the items of a file of YAML, JSON or JSON Lines."""
@@ -262,7 +242,7 @@ class CaseFiles:
                 for row in parse_json_lines(text, name):
                     yield _without_nulls(row.value), Origin(row, ())
                 return
-            source, items = parse_json_document(text, name)
+            source, items = JsonSource(name, text), parse_json(text, name)
             items = [_without_nulls(item) for item in items] if isinstance(items, list) else items
         if not isinstance(items, list):
             raise ConfigError(Origin(source, ()).location, NO_CASES)

@@ -125,11 +125,6 @@ def parse_json_lines(text: str, name: str) -> list[Row]:
     ]
 
 
-def parse_json_document(text: str, name: str) -> tuple[JsonSource, Any]:
-    """Parse a JSON document; return its source and its value. Raises ConfigError."""
-    return JsonSource(name, text), parse_json(text, name)
-
-
 def parse_json(text: str, name: str, line: int = 1) -> Any:
     """Parse JSON text that begins on `line`. Raises ConfigError with the location."""
     try:
@@ -159,19 +154,16 @@ def _find_error(text: str) -> tuple[int, str] | None:
             elif word in "}]":
                 keys.pop()
             elif word[0] == '"' and expects_key and keys and keys[-1] is not None:
-                _add_key(json.loads(word), keys[-1])
+                key = json.loads(word)
+                if key in keys[-1]:
+                    return token.start(), f"duplicate key {quote(key)}; remove one"
+                keys[-1].add(key)
             elif word not in ",:" and word[0] != '"':
                 _DECODER.decode(word)
         except (ValueError, IndexError) as error:
             return token.start(), str(error)
         expects_key = word in "{,"
     return None
-
-
-def _add_key(key: str, keys: set[str]) -> None:
-    if key in keys:
-        raise ValueError(f"duplicate key {quote(key)}; remove one")
-    keys.add(key)
 
 
 def _constant(name: str) -> Any:
@@ -218,7 +210,11 @@ def _load(path: Path, history: TranscriptFile, location: str) -> list[EarlierMes
     """Return the messages of a file; variables are not substituted."""
     try:
         rows = _read_transcript(path, history.file)
-        kept = [(message, at) for message, at in rows if not _is_left_out(message, history)]
+        kept = [
+            (message, at)
+            for message, at in rows
+            if not (isinstance(message, dict) and message.get("role") in history.leave_out)
+        ]
         try:
             return _HISTORY.validate_python([message for message, _ in kept])
         except ValidationError as error:
@@ -238,14 +234,10 @@ def _read_transcript(path: Path, name: str) -> list[tuple[Any, Origin]]:
         values = [row.value for row in rows]
         source = Source(name, Node([to_node(row.value, row.line) for row in rows], 1, 1))
     elif path.suffix == ".json":
-        source, values = parse_json_document(text, name)
+        source, values = JsonSource(name, text), parse_json(text, name)
     else:
         source = Source(name, compose(text, name))
         values = source.value()
     if not isinstance(values, list):
         raise ConfigError(f"{name}:1:1", "expected a list of messages")
     return [(value, Origin(source, (index,))) for index, value in enumerate(values)]
-
-
-def _is_left_out(message: Any, history: TranscriptFile) -> bool:
-    return isinstance(message, dict) and message.get("role") in history.leave_out
