@@ -173,21 +173,18 @@ def load_response_schema(agent: Agent) -> dict[str, Any] | None:
     if given is None:
         return None
     location = f"{agent.location('response_format')}: response_format"
-    schema = _from_file(agent, given, location) if isinstance(given, str) else given
+    schema: Any = given
+    if isinstance(given, str):
+        text = read_text(given, agent.own_dir, location)
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(location, f"{given!r} is not JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise ConfigError(location, f"{given!r} holds {instance_of(schema)}; expected an object")
     if "json_schema" not in schema:
         # Imported here because few agents have a schema.
         from holodeck.lib.evaluators.json_schema import check_schema  # noqa: PLC0415
 
         check_schema(schema, location)
-    return schema
-
-
-def _from_file(agent: Agent, name: str, location: str) -> dict[str, Any]:
-    text = read_text(name, agent.own_dir, location)
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(location, f"{name!r} is not JSON: {error}") from error
-    if not isinstance(schema, dict):
-        raise ConfigError(location, f"{name!r} holds {instance_of(schema)}; expected an object")
     return schema

@@ -46,18 +46,20 @@ class Environment(Mapping[str, str]):
         Environment variables (`real`, else those of the process) take precedence.
         """
         real = os.environ if real is None else real
-        files = _dotenv_files(folder, real)
         users = [(user_folder / ".env").resolve() for user_folder in user_folders(real)]
+        others = [(other / ".env").resolve() for other in (folder, Path.cwd()) if other]
         # What a stranger wrote must not copy the user's variables.
         variables = [
             (str(path), _dotenv(path, interpolate=path in users or not is_untrusted()))
-            for path in files
+            for path in dict.fromkeys([*others, *users])
+            if path.is_file()
         ]
-        agents = folder and _file_in(folder)
+        # A link may lead out of the folder.
+        is_agents = folder is not None and others[0].is_relative_to(folder.resolve())
         return cls(
             [(PROCESS_LAYER, real), *variables],
             [PROCESS_LAYER, *map(str, users)],
-            str(agents) if agents else None,
+            str(others[0]) if is_agents else None,
         )
 
     def __getitem__(self, name: str) -> str:
@@ -119,18 +121,6 @@ def user_folders(real: Mapping[str, str]) -> list[Path]:
     home = Path(real["HOME"]) if real.get("HOME") else Path.home()
     xdg = real.get("XDG_CONFIG_HOME")
     return [home / ".holodeck", (Path(xdg) if xdg else home / ".config") / "holodeck"]
-
-
-def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
-    folders = [*filter(None, [folder]), Path.cwd(), *user_folders(real)]
-    paths = {(folder / ".env").resolve(): None for folder in folders}
-    return [path for path in paths if path.is_file()]
-
-
-def _file_in(folder: Path) -> Path | None:
-    """Return the `.env` file of a folder; None for a link that leads out of it."""
-    path = (folder / ".env").resolve()
-    return path if path.is_relative_to(folder.resolve()) else None
 
 
 def _dotenv(path: Path, *, interpolate: bool) -> dict[str, str]:

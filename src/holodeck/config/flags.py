@@ -56,7 +56,7 @@ def option(declared: SettingField) -> Callable[[F], F]:
     setting = declared.setting
     names = list(declared.flags)
     attributes: dict[str, Any] = {"type": SettingType(declared), "metavar": setting.metavar}
-    if _is_switch(declared):
+    if bool in get_args(declared.annotation):  # a switch
         long, *short = names
         on = " " if setting.has_only_off_flag else long  # or click takes `/` for a prefix
         names = [*short, f"{on}/{off_flag(long)}"]
@@ -90,10 +90,6 @@ def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
 def _source(declared: SettingField, value: Any) -> str:
     flag = declared.flags[0] if declared.flags else COMMAND_LINE
     return off_flag(flag) if value is False else flag
-
-
-def _is_switch(declared: SettingField) -> bool:
-    return bool in get_args(declared.annotation)
 
 
 def _help(declared: SettingField) -> str:

@@ -214,7 +214,10 @@ class ConfigLoader:
         gathered = GatheredAgent(dict(values))
         try:
             if isinstance(cases, str | Path):
-                gathered = self._cases_of_file(folder / cases)
+                file = folder / cases
+                named = Source(_NO_FILE, to_node({"test_cases_file": file.name}, 1))
+                substitute = self.environment(file.parent).substitute
+                gathered = gather_cases(named, file.parent / DEFAULT_AGENT_FILE, substitute)
                 gathered.data |= values
             elif cases is not None:
                 cases = list(cases)
@@ -228,12 +231,6 @@ class ConfigLoader:
             field, _, message = text.partition(": ")
             raise ConfigError(field, message) from None
         return agent if isinstance(cases, str | Path) else agent.with_locator(unlocated)
-
-    def _cases_of_file(self, file: Path) -> GatheredAgent:
-        """Return the test cases of a data file, with their locations."""
-        source = Source(_NO_FILE, to_node({"test_cases_file": file.name}, 1))
-        beside = file.parent / DEFAULT_AGENT_FILE
-        return gather_cases(source, beside, self.environment(file.parent).substitute)
 
     def with_backend(self, agent: Agent, backend: str | Mapping[str, Any]) -> Agent:
         """Return the agent with another `backend`, as YAML has it. Raises ConfigError."""
@@ -301,7 +298,8 @@ class ConfigLoader:
     def settings_of(self, agent: Agent, cli_config: ExecutionConfig | None) -> ExecutionConfig:
         """Return the settings for a run of `agent`, each value with its source."""
         layers = self._layers(agent.base_dir, agent.execution, cli_config)
-        if _is_overridden(self.resolve_execution_config):
+        method = getattr(self.resolve_execution_config, "__func__", None)
+        if method is not ConfigLoader.resolve_execution_config:  # of a subclass or an instance
             cli, own, project, user, defaults = (layer.config for layer in layers)
             given = {} if defaults is None else defaults.model_dump(exclude_none=True)
             values = {**DEFAULT_EXECUTION_CONFIG, **given}
@@ -364,10 +362,14 @@ class ConfigLoader:
             if (config := self._config_in(folder)) is not None
         ]
 
+    def _configs_for(self, folder: Path) -> list[GlobalConfig]:
+        """Return the configurations of the project and the user, as far as there are any."""
+        configs = (self.load_project_config(folder), self.load_global_config())
+        return [config for config in configs if config is not None]
+
     def _with_prices(self, agent: Agent, folder: Path) -> Agent:
         """Return the agent with the prices of the configuration files added."""
-        configs = (self.load_project_config(folder), self.load_global_config())
-        shared = [config.prices for config in configs if config is not None]
+        shared = [config.prices for config in self._configs_for(folder)]
         merged = merge_prices([agent.prices, *shared])
         if merged is not None and agent.prices is not None:
             merged = merged.of_agent(agent.prices.models)
@@ -379,8 +381,8 @@ class ConfigLoader:
             return agent
         own = {tool.name for tool in agent.tools or ()}
         servers: dict[str, McpTool] = {}
-        for config in (self.load_project_config(folder), self.load_global_config()):
-            for server in (config.mcp_servers if config else None) or ():
+        for config in self._configs_for(folder):
+            for server in config.mcp_servers or ():
                 if server.name not in own:
                     servers.setdefault(server.name, server)
         if not servers:
@@ -510,11 +512,6 @@ def _suggest_only_yaml_file(folder: Path) -> str:
         if names
         else "; write one with 'holodeck init', or name another file"
     )
-
-
-def _is_overridden(method: Callable[..., Any]) -> bool:
-    """Whether a subclass or an instance has its own `resolve_execution_config`."""
-    return getattr(method, "__func__", None) is not ConfigLoader.resolve_execution_config
 
 
 W = TypeVar("W", Agent, GlobalConfig)

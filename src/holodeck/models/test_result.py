@@ -289,18 +289,15 @@ class TestResult(PartResult, CaseIdentity):
             if row.is_missed
         ]
         if self.outcome is Outcome.UNCHECKED:
-            checks.append(Reason(UNCHECKED) if self.todo is None else self._todo_reason)
+            place = "" if self.location is None else f" at {self.location}"
+            todo = Reason(f"todo{place}: {self.todo}", check="todo")
+            checks.append(Reason(UNCHECKED) if self.todo is None else todo)
         answer = self.ground_truth, self.agent_response
         return [
             *(reason.beside(*answer) for reason in errors),
             *_of_parts("turn", self.turns),
             *(reason.beside(*answer) for reason in checks),
         ]
-
-    @property
-    def _todo_reason(self) -> Reason:
-        place = "" if self.location is None else f" at {self.location}"
-        return Reason(f"todo{place}: {self.todo}", check="todo")
 
     def _reason_of_error(self, line: str) -> Reason:
         if self.ending is not None and line == self.ending.reasoning:

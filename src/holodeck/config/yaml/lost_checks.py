@@ -5,6 +5,7 @@ too far becomes part of `context` or `metadata`, which accept any key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -75,8 +76,11 @@ def keys_without_value(written: BaseModel, path: KeyPath) -> Iterator[LostCheck]
 def misplaced_keys(free: Mapping[str, Any], path: KeyPath) -> Iterator[LostCheck]:
     """Yield the keys of a case in a mapping that accepts any key."""
     for key, value in free.items():
-        if key in _AMBIGUOUS_KEYS and _is_valid_for_case(key, value):
-            yield (*path, key), _misplaced_message(key, str(path[-1]))
+        if key in _AMBIGUOUS_KEYS:
+            annotation = TestCaseModel.model_fields[key].annotation
+            with suppress(ValidationError):
+                TypeAdapter(annotation).validate_python(value, strict=True)
+                yield (*path, key), _misplaced_message(key, str(path[-1]))
     for at, key in _case_keys_in(free, path):
         yield at, _misplaced_message(key, str(path[-1]))
 
@@ -87,14 +91,6 @@ def _case_keys_in(free: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyP
             yield (*path, key), key
         elif isinstance(value, dict):
             yield from _case_keys_in(value, (*path, key))
-
-
-def _is_valid_for_case(key: str, value: Any) -> bool:
-    try:
-        TypeAdapter(TestCaseModel.model_fields[key].annotation).validate_python(value, strict=True)
-    except ValidationError:
-        return False
-    return True
 
 
 def _misplaced_message(key: str, mapping: str) -> str:

@@ -38,6 +38,7 @@ _EXPLANATIONS = {
     "unknown directive": "a line that begins with '%' is not allowed; put it in quotes",
     "incompatible YAML document": "unsupported version of YAML; use 1.1 or 1.2",
     "found a tab character": "tab in the indentation; use spaces",
+    "cannot start any token": "tab in the indentation; use spaces",
     "alphabetic or numeric character": "'&' and '*' begin a name; put text that begins with one in"
     " quotes",
 }
@@ -63,18 +64,13 @@ def explain_syntax_error(error: Any, text: str, name: str) -> ConfigError:
 
 
 def _explanation(problem: str, line: str, column: int) -> str:
-    if "cannot start any token" in problem:
-        return _explain_character(line[column : column + 1])
+    character = line[column : column + 1]
+    if "cannot start any token" in problem and character != "\t":
+        return f"a value cannot begin with {character!r}; put it in quotes"
     for known, words in _EXPLANATIONS.items():
         if known in problem:
             return words
     return f"cannot be read as YAML ({problem})"
-
-
-def _explain_character(character: str) -> str:
-    if character == "\t":
-        return "tab in the indentation; use spaces"
-    return f"a value cannot begin with {character!r}; put it in quotes"
 
 
 def _start_of_context(error: Any) -> str:

@@ -1,6 +1,7 @@
 """The parts of a test case that define a conversation: user, script and criteria."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -185,7 +186,7 @@ def find_script_error(
     has_history: bool,
 ) -> tuple[int, str] | None:
     """Return the index of the first invalid step, and the reason; None if all are valid."""
-    checker = _ScriptChecker(has_user=has_user, has_criteria=has_criteria, max_turns=max_turns)
+    checker = _ScriptChecker(has_user, has_criteria, max_turns)
     checker.last = "stand-in" if has_history else None  # whose last message is a response
     for index, step in enumerate(steps):
         wrong = checker.check_step(step_kind(step), step_value(step))
@@ -207,40 +208,45 @@ def find_unanswered_step(steps: Sequence[BareStep | StepModel]) -> int | None:
     return last
 
 
+Speaker = Literal["user", "agent", "stand-in"]
+"""Who speaks; `stand-in` if the script speaks for the agent."""
+
+
+@dataclass
 class _ScriptChecker:
     """Checks the steps of a script in their order."""
 
-    def __init__(self, *, has_user: bool, has_criteria: bool, max_turns: int) -> None:
-        self._has_user = has_user
-        self._has_criteria = has_criteria
-        self._max_turns = max_turns
-        self.calls_agent = False
-        """Whether a step so far calls the agent."""
-        self._ended_by: str | None = None
-        self.last: Literal["user", "agent", "stand-in"] | None = None
-        """The last speaker; `stand-in` if the script speaks for the agent, None if unknown."""
+    has_user: bool
+    has_criteria: bool
+    max_turns: int
+    calls_agent: bool = False
+    """Whether a step so far calls the agent."""
+    ended_by: str | None = None
+    last: Speaker | None = None
+    """The last speaker; None if unknown."""
 
     def check_step(self, kind: str, value: Any) -> str | None:
-        if self._ended_by is not None:
-            return f"is never reached: {self._ended_by!r} ends the script"
+        if self.ended_by is not None:
+            return f"is never reached: {self.ended_by!r} ends the script"
         wrong = self._find_error(kind, value)
         is_word = value is None
-        self._ended_by = kind if kind in {"succeed", "fail"} or (kind, is_word) == _FINAL else None
+        is_last = kind in {"succeed", "fail"} or (kind == "judge" and is_word)
+        self.ended_by = kind if is_last else None
         self.calls_agent = self.calls_agent or kind == "proceed" or (kind == "agent" and is_word)
         self.last = _last_speaker(kind, value, self.last)
         return wrong
 
     def _find_error(self, kind: str, value: Any) -> str | None:
-        if kind in {"user", "proceed"} and not self._has_user and not isinstance(value, str):
+        if kind in {"user", "proceed"} and not self.has_user and not isinstance(value, str):
             return f"{kind!r} needs a simulated user; write 'simulate', or the user's message"
-        if (kind, value) == ("judge", None) and not self._has_criteria:
+        if (kind, value) == ("judge", None) and not self.has_criteria:
             return "'judge' has no criteria; write 'criteria', or 'judge: [criterion, …]'"
         if kind == "check":
             return self._find_error_in_check(value)
         if (kind, value) == ("agent", None) and self.last in {"agent", "stand-in"}:
             return "'agent' has no new message of the user; write a 'user' step above it"
-        if kind == "proceed" and value is not None and (value.turns or 0) > self._max_turns:
-            return f"'proceed': 'turns' is {value.turns}, but 'max_turns' is {self._max_turns}"
+        if kind == "proceed" and value is not None and (value.turns or 0) > self.max_turns:
+            return f"'proceed': 'turns' is {value.turns}, but 'max_turns' is {self.max_turns}"
         return None
 
     def _find_error_in_check(self, check: Expectations) -> str | None:
@@ -255,9 +261,7 @@ class _ScriptChecker:
         return None
 
 
-def _last_speaker(
-    kind: str, value: Any, last: Literal["user", "agent", "stand-in"] | None
-) -> Literal["user", "agent", "stand-in"] | None:
+def _last_speaker(kind: str, value: Any, last: Speaker | None) -> Speaker | None:
     """Return the last speaker after a step."""
     speaker = value.role if kind == "message" else kind
     if speaker == "user":
@@ -265,6 +269,3 @@ def _last_speaker(
     if speaker in {"agent", "assistant"}:
         return "agent" if value is None else "stand-in"
     return None if kind in {"proceed", "call"} else last
-
-
-_FINAL = ("judge", True)

@@ -24,14 +24,13 @@ from holodeck.models.cases.matchers import (
 )
 from holodeck.models.evaluation import Metric
 
-SCORER_NAMES = ("passfail", "exact", "regex", "similarity")
-_OF_ALL = ("required",)
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "passfail": (),
-    "exact": ("normalize",),
-    "regex": ("pattern",),
-    "similarity": ("threshold",),
+SCORERS: dict[str, tuple[str, ...]] = {
+    "passfail": ("required",),
+    "exact": ("normalize", "required"),
+    "regex": ("pattern", "required"),
+    "similarity": ("threshold", "required"),
 }
+"""Name → options."""
 
 
 def scorer_to_metric(written: Any) -> Any:
@@ -51,18 +50,13 @@ def scorer_to_metric(written: Any) -> Any:
 def _named_metric(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if ":" in name:
         return {"metric": name, **options}
-    if name not in _OPTIONS:
-        hint, known = did_you_mean(name, SCORER_NAMES, ";"), ", ".join(SCORER_NAMES)
+    if name not in SCORERS:
+        hint, known = did_you_mean(name, SCORERS, ";"), ", ".join(SCORERS)
         raise ValueError(f"unknown scorer {name!r}{hint} known: {known}, or 'module:callable'")
-    allowed = (*_OPTIONS[name], *_OF_ALL)
     for key in options:
-        if key not in allowed:
-            known = ", ".join(allowed)
+        if key not in SCORERS[name]:
+            known = ", ".join(SCORERS[name])
             raise ValueError(f"{name!r} has no option {key!r}; it has: {known}")
-    return _metric_settings(name, options)
-
-
-def _metric_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if name == "exact":
         rest = {key: value for key, value in options.items() if key != "normalize"}
         normalize = options.get("normalize", True)

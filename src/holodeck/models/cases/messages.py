@@ -155,10 +155,6 @@ class EarlierCall(Model):
     function: CalledFunction
     """The tool and its arguments."""
 
-    def to_openai(self) -> dict[str, Json]:
-        """Return the call in the format of chat completions, its arguments as text."""
-        return tool_call(self.id, self.function.name, self.function.arguments_text)
-
 
 class TextPart(Model):
     """A text part of a message."""
@@ -202,8 +198,11 @@ class EarlierMessage(Model):
 
     def to_message(self) -> Message:
         """Return the message without keys that are not set."""
-        calls = None if self.tool_calls is None else [call.to_openai() for call in self.tool_calls]
-        keys = {"tool_calls": calls, "tool_call_id": self.tool_call_id, "name": self.name}
+        calls = [
+            tool_call(call.id, call.function.name, call.function.arguments_text)
+            for call in self.tool_calls or ()
+        ]
+        keys = {"tool_calls": calls or None, "tool_call_id": self.tool_call_id, "name": self.name}
         keys_set = {key: value for key, value in keys.items() if value is not None}
         return cast("Message", {"role": self.role, "content": self.text, **keys_set})
 
@@ -253,8 +252,9 @@ def messages_of(history: Iterable[EarlierMessage]) -> list[Message]:
 
 
 def _validate_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
-    """Return the messages if each tool call is followed by its result and a response is last."""
+    """Return the messages if each tool call is followed by its result."""
     open_calls: dict[str, int] = {}
+    """The calls that need a result, each with the index of its message."""
     for index, message in enumerate(messages):
         if message.role == "tool":
             if open_calls.pop(message.tool_call_id or "", None) is None:
@@ -265,18 +265,14 @@ def _validate_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
                 )
             continue
         _require_results(open_calls)
-        open_calls = _open_calls(message, index)
+        calls = message.tool_calls or []
+        open_calls = {call.id: index for call in calls}
+        if len(open_calls) < len(calls):
+            raise ValueError(
+                f"'[{index}].tool_calls': two calls have the same id; give each its own"
+            )
     _require_results(open_calls)
-    return _require_final_answer(messages)
-
-
-def _open_calls(message: EarlierMessage, index: int) -> dict[str, int]:
-    """Return the calls that need a result, each with the index of its message."""
-    calls = message.tool_calls or []
-    keep_open = {call.id: index for call in calls}
-    if len(keep_open) < len(calls):
-        raise ValueError(f"'[{index}].tool_calls': two calls have the same id; give each its own")
-    return keep_open
+    return messages
 
 
 def _require_results(open_calls: dict[str, int]) -> None:
@@ -288,7 +284,7 @@ def _require_results(open_calls: dict[str, int]) -> None:
 
 
 def _require_final_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]:
-    if messages and messages[-1].role != "assistant":
+    if messages[-1].role != "assistant":
         fix = "move it to 'input' or the first of 'turns'"
         if messages[-1].role == "tool":
             fix = "add the agent's answer"
@@ -299,7 +295,12 @@ def _require_final_answer(messages: list[EarlierMessage]) -> list[EarlierMessage
     return messages
 
 
-Messages = Annotated[list[EarlierMessage], Field(min_length=1), AfterValidator(_validate_order)]
+Messages = Annotated[
+    list[EarlierMessage],
+    Field(min_length=1),
+    AfterValidator(_validate_order),
+    AfterValidator(_require_final_answer),
+]
 """Earlier messages, the last of which is a response."""
 
 

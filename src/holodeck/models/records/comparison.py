@@ -30,12 +30,7 @@ class PairVerdict(StrEnum):
 
     @property
     def is_decided(self) -> bool:
-        return self in _DECIDED
-
-
-_DECIDED = frozenset(
-    {PairVerdict.BOTH, PairVerdict.ONLY_FIRST, PairVerdict.ONLY_SECOND, PairVerdict.NEITHER}
-)
+        return self not in {PairVerdict.UNDECIDED, PairVerdict.SKIPPED, PairVerdict.NOT_RUN}
 
 
 class Divergence(Model):

@@ -236,16 +236,12 @@ def case_keys(results: Sequence[TestResult]) -> list[CaseKey]:
 
 def _case_key(result: TestResult) -> CaseKey:
     agent = () if result.agent_name is None else ("agent", result.agent_name)
-    return *agent, *_key_of_agent(result)
-
-
-def _key_of_agent(result: TestResult) -> CaseKey:
     if result.test_id is not None:
-        return "id", result.test_id
+        return *agent, "id", result.test_id
     if result.written_name is not None:
-        return "name", result.suite or "", result.written_name
+        return *agent, "name", result.suite or "", result.written_name
     digest = hashlib.sha256(result.test_input.encode(errors="replace")).hexdigest()
-    return "input", result.suite or "", digest[:16]
+    return *agent, "input", result.suite or "", digest[:16]
 
 
 def checks_of(result: TestResult) -> dict[str, float | None]:
