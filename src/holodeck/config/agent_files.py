@@ -20,6 +20,7 @@ INSTRUCTIONS = "instructions"
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"^\S+:(\s|$)", re.MULTILINE)
 _TEXT_KEYS = ("version", "author", "description")
+_NO_MATTER: Mapping[str, Any] = {}
 KNOWN_KEYS = (*_TEXT_KEYS, "tags")
 """Keys of front matter with a meaning of their own."""
 
@@ -45,12 +46,9 @@ def read_prompt(name: str, file: str, folder: Path, location: str) -> Prompt:
     return _prompt(name, text, file, matter)
 
 
-def inline_prompt(name: str, text: str) -> Prompt:
-    """Return the prompt `name` whose text is in the agent.yaml."""
-    return _prompt(name, text, None, {})
-
-
-def _prompt(name: str, text: str, file: str | None, matter: Mapping[str, Any]) -> Prompt:
+def _prompt(
+    name: str, text: str, file: str | None = None, matter: Mapping[str, Any] = _NO_MATTER
+) -> Prompt:
     body_hash = sha256(text.encode()).hexdigest()
     version = PromptVersion(
         name=name,
@@ -133,7 +131,7 @@ def read_instructions(agent: Agent) -> Prompt | None:
     if agent.instructions is None:
         return None
     if agent.instructions.inline is not None:
-        return inline_prompt(INSTRUCTIONS, agent.instructions.inline)
+        return _prompt(INSTRUCTIONS, agent.instructions.inline)
     location = f"{agent.location('instructions', 'file')}: instructions.file"
     return read_prompt(INSTRUCTIONS, agent.instructions.file or "", agent.own_dir, location)
 
@@ -145,7 +143,7 @@ def read_tool_prompt(agent: Agent, tool: PromptTool) -> Prompt:
     unreadable or empty, or its front matter is invalid.
     """
     if tool.template is not None:
-        return inline_prompt(tool.name, tool.template)
+        return _prompt(tool.name, tool.template)
     index = next(at for at, entry in enumerate(agent.tools or []) if entry.name == tool.name)
     location = f"{agent.location('tools', index, 'file')}: tools[{index}].file"
     return read_prompt(tool.name, tool.file or "", agent.own_dir, location)

@@ -1,6 +1,7 @@
 """The JSON Schemas of the files that users write, for editors: draft-07, made from the models."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
@@ -36,7 +37,7 @@ def file_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind of file."""
     model, name = FILES[kind]
     schema = {**schema_of(model), "title": f"holodeck {name}"}
-    return {"$schema": DIALECT, **_for_draft_07(_without_null_defaults(schema))}
+    return {"$schema": DIALECT, **change_objects(schema, _for_editors)}
 
 
 def schema_text(kind: str) -> str:
@@ -44,27 +45,21 @@ def schema_text(kind: str) -> str:
     return json.dumps(file_schema(kind), indent=2, ensure_ascii=False) + "\n"
 
 
-def _without_null_defaults(value: Any) -> Any:
-    """Return the schema without defaults of null, which do not help in an editor."""
+def change_objects(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Return JSON with `change` applied to every object in it, the innermost first."""
     if isinstance(value, list):
-        return [_without_null_defaults(item) for item in value]
+        return [change_objects(item, change) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: _without_null_defaults(item)
-        for key, item in value.items()
-        if not (key == "default" and item in (None, ""))
-    }
+    return change({key: change_objects(item, change) for key, item in value.items()})
 
 
-def _for_draft_07(value: Any) -> Any:
-    """Wrap each `$ref` that has other keys beside it, which draft-07 would ignore."""
-    if isinstance(value, list):
-        return [_for_draft_07(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    changed = {key: _for_draft_07(item) for key, item in value.items()}
-    if isinstance(changed.get("$ref"), str) and len(changed) > 1:
-        reference = changed.pop("$ref")
-        return {"allOf": [{"$ref": reference}], **changed}
-    return changed
+def _for_editors(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out defaults of null, which do not help, and wrap each `$ref` that has other keys
+    beside it, which draft-07 would ignore."""
+    if schema.get("default", "-") in (None, ""):
+        del schema["default"]
+    if isinstance(schema.get("$ref"), str) and len(schema) > 1:
+        reference = schema.pop("$ref")
+        return {"allOf": [{"$ref": reference}], **schema}
+    return schema

@@ -272,10 +272,8 @@ class Agent(StandIns, _AgentHead):
 
     def with_names_of_second(self) -> "Agent":
         """Return the test cases with the `names` that the agent of `--against` has."""
-        if self.names is None or self.test_cases is None:
-            return self
-        cases = [case.renamed(self.names) for case in self.test_cases]
-        return self.model_copy(update={"test_cases": cases})
+        cases = [case.renamed(self.names or {}) for case in self.test_cases or ()]
+        return self.model_copy(update={"test_cases": cases}) if cases else self
 
     def location(self, *path: str | int) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`; `agent` without a file."""

@@ -127,6 +127,10 @@ class Model(BaseModel):
     """Unknown keys that the format has, and what to know about each."""
     other_names: ClassVar[Mapping[str, str]] = {}
     """What libraries call keys of the format, which is accepted as well."""
+    names_in: ClassVar[tuple[str, ...]] = ()
+    """Fields whose texts, or whose keys, are names of tools, arguments and agents."""
+    parts_in: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold models with `names_in`."""
 
     def with_private(self, **values: Any) -> Self:
         """Return a copy with these private attributes, for methods of its own class."""
@@ -134,6 +138,13 @@ class Model(BaseModel):
         for name, value in values.items():
             setattr(copy, name, value)
         return copy
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return a part of a test case with other names of tools, arguments and agents."""
+        own = {key: _rename(getattr(self, key), names) for key in self.names_in}
+        inner = {key: own.get(key, getattr(self, key)) for key in self.parts_in}
+        update = own | {key: _rename_parts(value, names) for key, value in inner.items()}
+        return self.model_copy(update={key: value for key, value in update.items() if value})
 
     @model_validator(mode="before")
     @classmethod
@@ -213,6 +224,28 @@ def _types_in(annotation: Any) -> Iterator[Any]:
         yield from _types_in(get_args(annotation)[0])
     else:
         yield annotation
+
+
+def _rename_parts(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value with the models in it renamed."""
+    match value:
+        case list():
+            return [_rename_parts(item, names) for item in value]
+        case dict():
+            return {key: _rename_parts(item, names) for key, item in value.items()}
+    return value.renamed(names) if isinstance(value, Model) else value
+
+
+def _rename(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a name, the names in a list, or the keys of a mapping as `names` has them."""
+    match value:
+        case str():
+            return names.get(value, value)
+        case list():
+            return [names.get(item, item) if isinstance(item, str) else item for item in value]
+        case dict():
+            return {names.get(key, key): item for key, item in value.items()}
+    return value
 
 
 def render(report: BaseModel, form: str) -> Any:

@@ -1,9 +1,9 @@
 """A test case: what is said to the agent, in one turn or several, and what is expected of it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -253,6 +253,8 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
 
     __test__: ClassVar[bool] = False
     not_supported_yet: ClassVar = {"cache_key": NO_CACHE}
+    names_in: ClassVar[tuple[str, ...]] = (*Expectations.names_in, "stubs")
+    parts_in: ClassVar[tuple[str, ...]] = (*Expectations.parts_in, "stubs", "turns", "script")
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [
@@ -308,22 +310,6 @@ class TestCaseModel(CaseSettings, StandIns, TurnModel, NamedModel):
     max_turns_to_done: Annotated[int, Field(ge=1)] | None = None
     """Maximum turns of the agent until a simulated conversation ends with success, or one whose
     script calls functions."""
-
-    def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the case with other names of tools, arguments and agents in all of its checks."""
-        update: dict[str, Any] = {}
-        if self.turns is not None:
-            update["turns"] = [turn.renamed(names) for turn in self.turns]
-        if self.script is not None:
-            update["script"] = [
-                step.model_copy(update={"check": step.check.renamed(names)})
-                if isinstance(step, StepModel) and step.check is not None
-                else step
-                for step in self.script
-            ]
-        if self.stubs_of_tools:
-            update["stubs"] = self.renamed_stubs(names)
-        return super().renamed(names).model_copy(update=update)
 
     @property
     def is_scripted_or_simulated(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from holodeck import errors
 from holodeck.config.cases.suite_files import may_be_suite
+from holodeck.config.schema import change_objects
 from holodeck.config.yaml.lost_checks import (
     keys_without_value,
     misplaced_keys,
@@ -124,23 +125,18 @@ def __getattr__(name: str) -> Any:
 @cache
 def _suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of scenario files, made from the models that read them."""
-    schema = _without_null(WrittenSuiteFile.model_json_schema())
+    schema = change_objects(WrittenSuiteFile.model_json_schema(), _without_null)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _without_null(schema: Any) -> Any:
-    """Return the schema without null, because a key without a value is an error in a file."""
-    if isinstance(schema, list):
-        return [_without_null(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    plain = {key: _without_null(value) for key, value in schema.items()}
-    choices = [choice for choice in plain.pop("anyOf", []) if choice != {"type": "null"}]
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out null, because a key without a value is an error in a file."""
+    choices = [choice for choice in schema.pop("anyOf", []) if choice != {"type": "null"}]
     if not choices:
-        return plain
-    if plain.get("default", "") is None:
-        del plain["default"]
-    return plain | (choices[0] if len(choices) == 1 else {"anyOf": choices})
+        return schema
+    if schema.get("default", "") is None:
+        del schema["default"]
+    return schema | (choices[0] if len(choices) == 1 else {"anyOf": choices})
 
 
 def _suite_files(folder: Path) -> Iterator[tuple[Path, Source]]:

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from holodeck.config.checks.agent import check_keys
-from holodeck.config.yaml.lost_checks import lost_checks
-from holodeck.config.yaml.source import Locations, format_key_path
+from holodeck.config.yaml.lost_checks import describe_lost_check, lost_checks
+from holodeck.config.yaml.source import Locations
 from holodeck.config.yaml.validation_errors import limit_lines, quoted_path
 from holodeck.errors import ConfigError
 from holodeck.models.agent import DUPLICATE_NAME, Agent
@@ -50,8 +50,7 @@ def with_further_problems(
 def _problems(agent: Agent, valid: set[str], locations: Locations) -> Iterator[str]:
     for at, why in lost_checks(agent):
         if at[0] in valid:
-            key_path = format_key_path(locations.source_path(at))
-            yield f"{locations.key_location(at)}: {key_path}: {why}"
+            yield describe_lost_check(at, why, locations)
     for problem in check_keys(agent, valid):
         yield f"{problem.location}: {problem.path}: {problem.message}"
 

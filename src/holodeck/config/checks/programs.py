@@ -254,10 +254,8 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
     folder = base_dir if backend.cwd is None else base_dir / backend.cwd
     if not folder.is_dir():
         context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")
-    if backend.command is not None:
-        path = ("backend", "command", 0)
-        check_program(context, backend.command[0], folder, path, _path_of(backend))
-        warn_of_visible_secrets(context, backend.command, ("backend", "command"))
+    else:
+        _check_command(context, backend, folder)
     if backend.python is not None:
         check_program(context, backend.python, base_dir, ("backend", "python"), _path_of(backend))
     if backend.target is not None:
@@ -283,10 +281,17 @@ def check_mcp_server(context: CheckContext, backend: McpBackendConfig) -> None:
     folder = context.agent.base_dir / (backend.cwd or "")
     if not folder.is_dir():
         context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")
-    elif backend.command is not None:
-        path = ("backend", "command", 0)
-        check_program(context, backend.command[0], folder, path, _path_of(backend))
-        warn_of_visible_secrets(context, backend.command, ("backend", "command"))
+    else:
+        _check_command(context, backend, folder)
+
+
+def _check_command(
+    context: CheckContext, backend: ProcessBackendConfig | McpBackendConfig, folder: Path
+) -> None:
+    if backend.command is not None:
+        path = ("backend", "command")
+        check_program(context, backend.command[0], folder, (*path, 0), _path_of(backend))
+        warn_of_visible_secrets(context, backend.command, path)
 
 
 def _path_of(backend: ProcessBackendConfig | McpBackendConfig) -> str | None:

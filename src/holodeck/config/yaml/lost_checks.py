@@ -97,14 +97,17 @@ def _misplaced_message(key: str, mapping: str) -> str:
     return f"{quote(key)} has no effect in {mapping!r}; it is a key of the case: indent it less"
 
 
+def describe_lost_check(at: KeyPath, why: str, locations: Locations) -> str:
+    """Return a line about an ignored check, which begins with the location of its key."""
+    origin = locations.origin(at)
+    return f"{origin.key_location}: {format_key_path(origin.path)}: {why}"
+
+
 def raise_on_lost_checks(lost: Iterable[LostCheck], locations: Locations) -> None:
     """Raise ConfigError with a line for each ignored check."""
-    found = {
-        f"{locations.key_location(at)}: {format_key_path(locations.source_path(at))}: {why}": at
-        for at, why in lost
-    }
+    found = {describe_lost_check(at, why, locations): at for at, why in lost}
     if found:
         lines, more = list(found)[:MAX_PROBLEMS], max(0, len(found) - MAX_PROBLEMS)
-        location = locations.key_location(found[lines[0]])
+        location = locations.origin(found[lines[0]]).key_location
         text = "\n".join(limit_lines(lines, more)).removeprefix(f"{location}: ")
         raise ConfigError(location, text)

@@ -227,14 +227,6 @@ class Locations:
         origin = self.origin(path)
         return origin.location, origin.path
 
-    def key_location(self, path: KeyPath) -> str:
-        """Return the location of a key, or of an item of a list."""
-        return self.origin(path).key_location
-
-    def source_path(self, path: KeyPath) -> KeyPath:
-        """Return the path of a value in the file where it was written."""
-        return self.origin(path).path
-
 
 def location_of(agent: "Agent", *path: str | int) -> str:
     """Return location and path of a value, to begin a message with; without a file, the path."""

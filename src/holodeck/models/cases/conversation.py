@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -121,6 +121,8 @@ class Proceed(Model):
 
 class StepModel(Model):
     """One step of a script: a mapping with exactly one key."""
+
+    parts_in: ClassVar[tuple[str, ...]] = ("check",)
 
     user: NonBlank | None = None
     """The user's message; `user` alone lets the simulated user write it."""

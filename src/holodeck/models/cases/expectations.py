@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -85,6 +85,8 @@ WrittenScorer = Annotated[NonBlank | dict[NonBlank, Json], AfterValidator(_valid
 class ExpectedTool(Model):
     """A strict expectation for one tool."""
 
+    names_in: ClassVar[tuple[str, ...]] = ("name", "args", "agent")
+
     name: NonBlank
     """Name of the tool, with or without the prefix of its plugin or server, or part of it with
     `match: substring`."""
@@ -106,13 +108,6 @@ class ExpectedTool(Model):
         """Return `args` with each literal as a matcher."""
         return {key: to_matcher(value, ArgMatcher) for key, value in self.args.items()}
 
-    def renamed(self, names: Mapping[str, str]) -> "ExpectedTool":
-        """Return the expectation with other names of tools, arguments and agents."""
-        args = {names.get(name, name): value for name, value in self.args.items()}
-        agent = None if self.agent is None else names.get(self.agent, self.agent)
-        name = names.get(self.name, self.name)
-        return self.model_copy(update={"name": name, "args": args, "agent": agent})
-
     def result_matcher(self) -> ResultMatcher | None:
         """`result` as a matcher; None if the result is not checked."""
         return None if self.result is None else to_matcher(self.result, ResultMatcher)
@@ -120,6 +115,8 @@ class ExpectedTool(Model):
 
 class ExpectedApproval(Model):
     """An approval that the agent must ask for, and the answer that it gets."""
+
+    names_in: ClassVar[tuple[str, ...]] = ("tool", "args")
 
     tool: NonBlank
     """Name of the tool whose call waits; `interrupt` for an interrupt of a LangGraph graph that is
@@ -134,24 +131,16 @@ class ExpectedApproval(Model):
         """The call that waits."""
         return ExpectedTool(name=self.tool, args=self.args)
 
-    def renamed(self, names: Mapping[str, str]) -> "ExpectedApproval":
-        """Return the same with other names of tools and arguments."""
-        call = self.call.renamed(names)
-        return self.model_copy(update={"tool": call.name, "args": call.args})
-
 
 class ForbiddenTool(Model):
     """A tool that must not be called, and tools of nearly its name that may be."""
+
+    names_in: ClassVar[tuple[str, ...]] = ("name", "allow")
 
     name: NonBlank
     """Name of the tool; `*` stands for any characters."""
     allow: list[NonBlank] = []
     """Names of other tools, which may be called although their names are like it."""
-
-    def renamed(self, names: Mapping[str, str]) -> "ForbiddenTool":
-        """Return the same with other names of tools."""
-        allow = [names.get(name, name) for name in self.allow]
-        return self.model_copy(update={"name": names.get(self.name, self.name), "allow": allow})
 
     @model_validator(mode="after")
     def _forbids_something(self) -> "ForbiddenTool":
@@ -189,6 +178,9 @@ def _require_order(written: Any) -> Any:
 
 class Expectations(Model):
     """Checks of a response."""
+
+    names_in: ClassVar[tuple[str, ...]] = ("expected_tools", "forbidden_tools", "handoffs")
+    parts_in: ClassVar[tuple[str, ...]] = ("expected_tools", "forbidden_tools", "expect_approval")
 
     expected_tools: list[NonBlank | ExpectedTool] | None = None
     """Tools that must be called. [] forbids all tools; if missing, tool calls are not checked."""
@@ -264,24 +256,6 @@ class Expectations(Model):
         """Whether a tool call, an agent, a span, a metric or a scorer is asked for."""
         is_observed = self.checks_trajectory or self.trace is not None
         return is_observed or bool(self.evaluations or self.scorers)
-
-    def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the checks with other names of tools, arguments and agents."""
-        lists = {
-            "expected_tools": self.expected_tools,
-            "forbidden_tools": self.forbidden_tools,
-            "handoffs": self.handoffs,
-            "expect_approval": self.expected_approvals or None,
-        }
-        update = {
-            key: [
-                names.get(item, item) if isinstance(item, str) else item.renamed(names)
-                for item in items
-            ]
-            for key, items in lists.items()
-            if items is not None
-        }
-        return self.model_copy(update=update)
 
     @model_validator(mode="after")
     def _tool_settings_have_tools(self) -> "Expectations":

@@ -1,7 +1,7 @@
 """What stands in for tools and models in a test case, and the faults that they have in it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,8 @@ _WITHOUT_RESULT = ("raises", "timeout")
 class Stub(Model):
     """What one call of a tool gets, or several. `delay`, `empty`, `malformed` and `truncated`
     change the result of the tool, or `returns`."""
+
+    names_in: ClassVar[tuple[str, ...]] = ("when",)
 
     call: Annotated[int, Field(ge=1)] | None = None
     """Number of the call of the tool in the test case, from 1; any call without it."""
@@ -66,11 +68,6 @@ class Stub(Model):
     def matchers(self) -> dict[str, ArgMatcher]:
         """Return `when` with each literal as a matcher."""
         return {name: to_matcher(value, ArgMatcher) for name, value in self.when.items()}
-
-    def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the stub with other names of arguments."""
-        when = {names.get(name, name): value for name, value in self.when.items()}
-        return self.model_copy(update={"when": when})
 
     def shared(self) -> Self:
         """Return the stub for a case of the suite or agent that has it."""
@@ -196,13 +193,6 @@ class StandIns(Model):
     def stubs_of_tools(self) -> Mapping[str, Sequence[Stub]]:
         """The stubs, by tool; those of a file are there once it is loaded."""
         return self.stubs if isinstance(self.stubs, dict) else {}
-
-    def renamed_stubs(self, names: Mapping[str, str]) -> Stubs:
-        """Return the stubs with other names of tools and arguments."""
-        return {
-            names.get(tool, tool): [stub.renamed(names) for stub in stubs]
-            for tool, stubs in self.stubs_of_tools.items()
-        }
 
     def with_shared(self, shared: "StandIns") -> Self:
         """Return the same for a case of a suite or agent that has these, after its own stubs."""
