@@ -6,11 +6,12 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from holodeck.config.addresses import Address, hosts_in
-from holodeck.config.checks.findings import Finding, raise_on_errors
+from holodeck.config.checks.findings import CheckContext, raise_on_errors
 from holodeck.config.checks.programs import named_code
 from holodeck.config.environment import Environment, values_in
 from holodeck.config.model_calls import all_metrics
-from holodeck.config.yaml.source import KeyPath, format_key_path
+from holodeck.config.yaml.source import KeyPath
+from holodeck.lib.evaluators.build import RequiredInputs
 from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.base import NetworkUse, PathUse, is_used, keys_used, walk
@@ -99,30 +100,23 @@ def refuse_untrusted(agent: Agent, env: Environment, user: GlobalConfig | None) 
 
     `env` and `user`, the user's configuration, may name endpoints.
     """
-    refused = [(path, f"refuses code; found {name!r}") for path, name in named_code(agent)]
+    context = CheckContext(agent, RequiredInputs(agent))
+    for path, name in named_code(agent):
+        context.error(path, f"--untrusted refuses code; found {name!r}")
     for path, name in named_commands(agent):
-        refused.append((path, f"refuses commands; found {name!r}"))
+        context.error(path, f"--untrusted refuses commands; found {name!r}")
     for path, part in _parts_of(agent):
         reach = _reach_without_address(part)
         if reach is not None:
-            refused.append(((*path, reach[0]), reach[1]))
+            context.error((*path, reach[0]), f"--untrusted {reach[1]}")
     allowed = _hosts_of_user(env, user)
     for address in named_addresses(agent):
         is_users = bool(address.hosts) and allowed.issuperset(address.hosts)
         is_known = is_users or address.is_local or address.is_providers_own
         # Other servers obey what they are sent, also on this machine: that of Docker, for example.
         if address.provider is None or not is_known:
-            refused.append((address.path, f"refuses requests to {address.shown}"))
-    findings = [
-        Finding(
-            "error",
-            format_key_path(agent.source_path(*path)),
-            f"--untrusted {message}",
-            agent.location(*path),
-        )
-        for path, message in refused
-    ]
-    raise_on_errors(findings)
+            context.error(address.path, f"--untrusted refuses requests to {address.shown}")
+    raise_on_errors(context.findings)
 
 
 def _hosts_of_user(env: Environment, user: GlobalConfig | None) -> set[str]:

@@ -67,11 +67,8 @@ def _check_store(context: CheckContext, store: DatabaseConfig, path: KeyPath) ->
             context.warning(path, f"{str(store.provider)!r} is not used any more, but {used}")
         _check_library(context, str(store.provider), path)
         return
-    try:
-        folders = context.agent.own_code_folders
-        require_target(store.named_class, folders, context.agent.location(*path))
-    except ConfigError as error:
-        context.error(path, error.message)
+    with context.reporting(path):
+        require_target(store.named_class, context.agent.own_code_folders, "")
 
 
 def _check_library(context: CheckContext, product: str, path: KeyPath) -> None:

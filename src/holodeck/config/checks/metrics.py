@@ -57,13 +57,9 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
                 )
                 _check_judge_of_grader(context, metric, metric_path)
             elif metric.user_class is not None:  # building the metric would run the user's code
-                check_target(
-                    context,
-                    metric.user_class,
-                    (*metric_path, "class"),
-                    "metric",
-                    context.agent.code_folders,
-                )
+                folders = context.agent.code_folders
+                class_path = (*metric_path, "class")
+                check_target(context, metric.user_class, class_path, "metric", folders)
                 _check_arguments(context, metric, metric_path)
                 asks_judge = False  # only the run knows
             else:

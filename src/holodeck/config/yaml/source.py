@@ -86,16 +86,12 @@ class Source:
 
     def data(self, substitute: Substitute | None = None) -> dict[str, Any]:
         """Return the values of the mapping, each text passed through `substitute`."""
-        return {
-            key: self._plain(node, (key,), substitute) for key, (_, node) in self._mapping().items()
-        }
+        value = self.value(substitute)
+        return value if isinstance(value, dict) else {}
 
     def value(self, substitute: Substitute | None = None) -> Any:
         """Return the value of the file, which need not be a mapping."""
         return self._plain(self.root, (), substitute)
-
-    def _mapping(self) -> dict[str, tuple[Node, Node]]:
-        return self.root.value if isinstance(self.root.value, dict) else {}
 
     def _plain(self, node: Node, path: KeyPath, substitute: Substitute | None) -> Any:
         value = node.value
@@ -186,12 +182,21 @@ class Origin:
         return _location(self.source.name, self.source.find(self.path)[1])
 
     @property
+    def key_node(self) -> Node | None:
+        """The node of the key, or of the item of a list; None if the file has neither."""
+        _, parent = self.source.find(self.path[:-1])
+        last = self.path[-1] if self.path else None
+        if isinstance(parent.value, dict) and last in parent.value:
+            return parent.value[str(last)][0]
+        if isinstance(parent.value, list) and last in range(len(parent.value)):
+            return parent.value[int(str(last))]
+        return None
+
+    @property
     def key_location(self) -> str:
         """The location of the key; for an item of a list, of the item."""
-        _, parent = self.source.find(self.path[:-1])
-        if self.path and isinstance(parent.value, dict) and self.path[-1] in parent.value:
-            return _location(self.source.name, parent.value[str(self.path[-1])][0])
-        return self.location
+        node = self.key_node
+        return self.location if node is None else _location(self.source.name, node)
 
     def below(self, *path: str | int) -> "Origin":
         """Return the origin of a value inside this one."""

@@ -206,7 +206,7 @@ class _Reader:
             else self._text(detail, node, path)
         )
         if detail["type"] == "extra_forbidden":
-            node = self._key(loc) or node
+            node = self._locations.origin(loc).key_node or node
         elif detail["type"] == "missing":
             path = (*path, str(loc[-1]))
         elif (is_duplicate or detail["type"] == "value_error") and (
@@ -214,7 +214,7 @@ class _Reader:
         ):
             loc = (*loc, *quoted)
             origin = self._locations.origin(loc)
-            node = self._key(loc) or self._locations.find(loc)[1]
+            node = origin.key_node or self._locations.find(loc)[1]
         key_path = format_key_path(path)
         shown = f"{key_path}: {text}" if key_path else text
         return _Problem(origin.source.name, node.line, node.column, shown)
@@ -224,14 +224,6 @@ class _Reader:
         loc = (*self._at, *loc)
         origin, _ = self._locations.find(loc)
         return (*loc[:2], *origin.path) if loc[:1] == ("test_cases",) else origin.path
-
-    def _key(self, loc: KeyPath) -> Node | None:
-        _, parent = self._locations.find(loc[:-1])
-        if isinstance(parent.value, dict) and loc[-1] in parent.value:
-            return parent.value[str(loc[-1])][0]
-        if isinstance(parent.value, list) and loc[-1] in range(len(parent.value)):
-            return parent.value[int(loc[-1])]
-        return None
 
     def _text(self, detail: ErrorDetails, node: Node, path: KeyPath) -> str:
         kind, context = detail["type"], detail.get("ctx", {})
