@@ -54,6 +54,8 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
 def option(declared: SettingField) -> Callable[[F], F]:
     """Return the option of a setting; a switch also has an opposite, as in `--no-quiet`."""
     setting = declared.setting
+    is_plain = setting.default is None or setting.default is False
+    default = "." if is_plain else f" [default: {format_default(setting.default)}]"
     names = list(declared.flags)
     attributes: dict[str, Any] = {"type": SettingType(declared), "metavar": setting.metavar}
     if bool in get_args(declared.annotation):  # a switch
@@ -67,7 +69,7 @@ def option(declared: SettingField) -> Callable[[F], F]:
         cls=GroupedOption,
         group=setting.group or "Other",
         aliases=setting.aliases,
-        help=_help(declared),
+        help=setting.help.removesuffix(".") + default,
         **attributes,
     )
 
@@ -90,13 +92,6 @@ def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
 def _source(declared: SettingField, value: Any) -> str:
     flag = declared.flags[0] if declared.flags else COMMAND_LINE
     return off_flag(flag) if value is False else flag
-
-
-def _help(declared: SettingField) -> str:
-    setting = declared.setting
-    is_plain = setting.default is None or setting.default is False
-    default = "" if is_plain else f" [default: {format_default(setting.default)}]"
-    return f"{setting.help.removesuffix('.')}{default or '.'}"
 
 
 def format_default(default: Any) -> str:

@@ -24,13 +24,6 @@ def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
             yield path, f"{role}: {message}" if role else message
 
 
-def models_of_litellm(agent: Agent) -> Iterator[tuple[KeyPath, LLMProvider]]:
-    """Yield the models that a run calls through LiteLLM, each with its path."""
-    for path, _, model in called_models(agent):
-        if model.protocol == "litellm":
-            yield path, model
-
-
 def called_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
     """Yield the models that a run calls, each with its path and role; some more than once."""
     if agent.model is not None and not agent.has_own_model:

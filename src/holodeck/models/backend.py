@@ -323,14 +323,9 @@ class ProcessBackendConfig(Model):
                 "write either 'command', such as [node, agent.js], or 'target', such as"
                 " 'support:agent'"
             )
-        if self.python is not None and self.target is None:
-            raise ValueError("'python' needs 'target', such as 'support:agent', not 'command'")
-        if self.scope is not None and self.target is None:
-            raise ValueError("'scope' needs 'target', such as 'support:agent', not 'command'")
-        if self.tools_run_no_agents and self.target is None:
-            raise ValueError(
-                "'tools_run_no_agents' needs 'target', such as 'support:agent', not 'command'"
-            )
+        for key in ("python", "scope", "tools_run_no_agents"):
+            if getattr(self, key) and self.target is None:
+                raise ValueError(f"{key!r} needs 'target', such as 'support:agent', not 'command'")
         return self
 
 

@@ -17,7 +17,7 @@ from holodeck.config.cases.rows import (
     parse_json_lines,
     set_key,
 )
-from holodeck.config.cases.written_cases import Kind, case_keys, value_kind
+from holodeck.config.cases.written_cases import CASE_KEYS, Kind, value_kind
 from holodeck.config.yaml.nodes import compose, parse_scalar
 from holodeck.config.yaml.source import (
     KeyPath,
@@ -252,8 +252,6 @@ class CaseFiles:
 
 def _check_keys(data: DataFile, origin: Origin) -> None:
     """Raise ConfigError unless each column is renamed to a key of its own that a case may have."""
-    known = case_keys()
-    listed = f"; known: {', '.join(known)}"
     keys_of: dict[str, str] = {}
     for key, column in data.columns.items():
         at = origin.below("columns", key)
@@ -264,10 +262,17 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
             raise at.error(
                 f"{quote(column)} is already read as {first!r}; remove one, or copy the column",
             )
-        if key.partition(".")[0] not in known:
-            raise at.error(
-                f"unknown key {quote(key)} of a case{did_you_mean_key(key, known, listed)}",
-            )
+        if not _is_case_key(key):
+            raise at.error(f"unknown key {quote(key)} of a case{_hint(key)}")
+
+
+def _is_case_key(key: str) -> bool:
+    return key.partition(".")[0] in CASE_KEYS
+
+
+def _hint(key: str) -> str:
+    """Return which key of a case may be meant, or all of them."""
+    return did_you_mean_key(key, CASE_KEYS, f"; known: {', '.join(CASE_KEYS)}")
 
 
 def _column_keys(
@@ -275,18 +280,16 @@ def _column_keys(
 ) -> Mapping[str, str | None]:
     """Return the key of each column, or None for columns that are ignored."""
     _check_columns(columns, data, origin)
-    known = case_keys()
-    listed = f"; known: {', '.join(known)}"
     renamed = {column: key for key, column in data.columns.items()}
     keys: dict[str, str | None] = {**{column: column for column in columns}, **renamed}
     keys |= dict.fromkeys(data.ignore)
     for column in columns:
         key = keys[column]
-        if key is not None and key.partition(".")[0] not in known:
+        if key is not None and not _is_case_key(key):
             raise ConfigError(
                 location,
-                f"unknown column {quote(column)}{did_you_mean_key(column, known, listed)}; or"
-                " rename it with 'columns', or name it in 'ignore'",
+                f"unknown column {quote(column)}{_hint(column)}; or rename it with 'columns', or"
+                " name it in 'ignore'",
             )
     return keys
 

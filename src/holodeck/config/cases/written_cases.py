@@ -28,9 +28,8 @@ def value_kind(key: str) -> Kind:
     return next((kind for kind in order if kind in kinds), "scalar")
 
 
-def case_keys() -> list[str]:
-    """Return the keys that a test case may have."""
-    return list(WrittenCase.model_fields)
+CASE_KEYS = tuple(WrittenCase.model_fields)
+"""The keys that a test case may have."""
 
 
 @cache

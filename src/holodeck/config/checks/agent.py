@@ -32,11 +32,7 @@ from holodeck.config.checks.tools import (
     tools_of_provider,
     warn_of_front_matter,
 )
-from holodeck.config.model_calls import (
-    all_metrics,
-    find_missing_keys,
-    models_of_litellm,
-)
+from holodeck.config.model_calls import all_metrics, called_models, find_missing_keys
 from holodeck.config.prices import require_prices, unused_prices
 from holodeck.config.yaml.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
@@ -129,9 +125,11 @@ def _check_api_keys(context: CheckContext) -> None:
 
 
 def _check_litellm(context: CheckContext) -> None:
-    path, model = next(models_of_litellm(context.agent), ((), None))
-    if model is not None and find_spec("litellm") is None:
-        context.config_error(path, MissingExtra("litellm", f"the provider {model.provider.value}"))
+    for path, _, model in called_models(context.agent):
+        if model.protocol == "litellm" and find_spec("litellm") is None:
+            missing = MissingExtra("litellm", f"the provider {model.provider.value}")
+            context.config_error(path, missing)
+            return
 
 
 def _check_code(context: CheckContext) -> None:
@@ -154,9 +152,19 @@ def _check_backend(context: CheckContext) -> None:
         check_process(context, backend)
     elif isinstance(backend, McpBackendConfig):
         check_mcp_server(context, backend)
+    elif isinstance(backend, PythonBackendConfig):
+        with context.reporting(("backend",)):
+            _check_code_of_agent(context, backend.target, ("backend", "target"))
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
         with context.reporting(("backend",)):
-            _check_named_backend(context, backend)
+            check_name(backend)
+            if ":" in backend:
+                _check_code_of_agent(context, backend, ("backend",))
+
+
+def _check_code_of_agent(context: CheckContext, target: str, path: KeyPath) -> None:
+    kind = ".".join(map(str, path))
+    check_target(context, target, path, kind, context.agent.own_code_folders)
 
 
 def _check_http(context: CheckContext, backend: HttpBackendConfig) -> None:
@@ -181,7 +189,7 @@ def _check_http(context: CheckContext, backend: HttpBackendConfig) -> None:
     for key, target in backend.functions.items():
         path = ("backend", key)
         with context.reporting(path):
-            check_target(context, target, path, f"backend.{key}", context.agent.own_code_folders)
+            _check_code_of_agent(context, target, path)
 
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -201,16 +209,6 @@ def _warn_of_placeholders(
         if set(_PLACEHOLDER.findall(value.get_secret_value())).difference(known):
             hint = f"a placeholder is unknown; known: {', '.join(known)}"  # the value is secret
             context.warning((*path, "headers", name), hint)
-
-
-def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
-    if isinstance(backend, PythonBackendConfig):
-        path, folders = ("backend", "target"), context.agent.own_code_folders
-        check_target(context, backend.target, path, "backend.target", folders)
-        return
-    check_name(backend)
-    if ":" in backend:
-        check_target(context, backend, ("backend",), "backend", context.agent.own_code_folders)
 
 
 def _check_keys_without_effect(context: CheckContext) -> None:
@@ -288,13 +286,11 @@ def _check_shared_judge_is_used(context: CheckContext) -> None:
         judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         if judge is agent.evaluations.model:
             return
-    if not any(_uses_shared_model(case) for case in agent.test_cases or []):
+    if not any(
+        case.uses_judge or (case.simulate is not None and case.simulate.model is None)
+        for case in agent.test_cases or []
+    ):
         context.warning(("evaluations", "model"), "no metric uses this model; remove it or add one")
-
-
-def _uses_shared_model(case: TestCaseModel) -> bool:
-    """Whether the model of `evaluations` judges the criteria of a case, or simulates its user."""
-    return case.uses_judge or (case.simulate is not None and case.simulate.model is None)
 
 
 def _check_observability(context: CheckContext) -> None:

@@ -1,7 +1,6 @@
 """Imported test cases, and the messages of logs, of which they are made."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,21 +83,6 @@ class ImportedCase:
     def has_checks(self) -> bool:
         """Whether something is expected of the last response."""
         return bool(self.evaluations or self.criteria or "expected_tools" in self.keys)
-
-    def expect_texts(self, texts: list[str]) -> None:
-        """Expect that the last response is one of the texts, but for case and white space."""
-        metric: dict[str, Any] = {"metric": "exact_match", **LOOSELY}
-        if len(texts) == 1:
-            self.keys["ground_truth"] = texts[0]
-        else:
-            metric["values"] = texts
-        self.evaluations.append(metric)
-
-    @property
-    def user_key(self) -> tuple[str, ...]:
-        """What the user says, without differences in case, space and punctuation."""
-        spoken = (turn.user for turn in [*self.history, *self.turns])
-        return tuple(" ".join(re.findall(r"\w+", text.casefold())) or text for text in spoken)
 
 
 @dataclass

@@ -272,12 +272,9 @@ class _Unfilled(Exception):
     """A template that cannot be filled in; the message says why."""
 
 
-def read_promptfoo(source: Source, folder: Path, imported: Imported) -> None:
-    """Add a case for each test and prompt, and note everything else in the configuration."""
-    _Reader(source, folder, imported).read()
+class PromptfooReader:
+    """Adds a case for each test and prompt, and notes everything else in the configuration."""
 
-
-class _Reader:
     def __init__(self, source: Source, folder: Path, imported: Imported) -> None:
         self._source, self._folder, self._imported = source, folder, imported
         self._data = source.data()

@@ -11,6 +11,7 @@ from holodeck.config.yaml.source import Source, read_file
 from holodeck.errors import ConfigError
 from holodeck.lib.case_import.case import (
     CONVERSATION_KEYS,
+    LOOSELY,
     Imported,
     ImportedCase,
     Located,
@@ -18,7 +19,7 @@ from holodeck.lib.case_import.case import (
     LoggedTurn,
     is_message,
 )
-from holodeck.lib.case_import.promptfoo import KEYS, read_promptfoo
+from holodeck.lib.case_import.promptfoo import KEYS, PromptfooReader
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.results.outcome import Outcome
@@ -92,7 +93,9 @@ def _add_expectations(case: ImportedCase, written: Mapping[str, Any], imported: 
     for key in _EXPECTED:
         texts = _texts_in(written.get(key))
         if texts:
-            case.expect_texts(texts)
+            several = {"values": texts} if len(texts) > 1 else {}
+            case.evaluations.append({"metric": "exact_match", **LOOSELY, **several})
+            case.keys |= {} if several else {"ground_truth": texts[0]}
             return
 
 
@@ -254,7 +257,7 @@ def read_source(source: str, store: RunStore, written_as: Format | None = None) 
         configuration = Source.read(path)
         if not any(key in configuration.data() for key in KEYS):
             raise ConfigError(source, f"is no configuration of promptfoo; expected {_KINDS}")
-        read_promptfoo(configuration, path.absolute().parent, imported)
+        PromptfooReader(configuration, path.absolute().parent, imported).read()
     else:
         _read_json(path, store, imported, written_as)
     return imported

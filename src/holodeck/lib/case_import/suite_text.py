@@ -36,7 +36,9 @@ def leave_out_duplicates(imported: Imported) -> None:
     """
     first: dict[object, ImportedCase] = {}
     for case in imported.cases:
-        key = (case.user_key, repr(case.evaluations), repr(case.criteria), repr(case.keys))
+        spoken = (turn.user for turn in [*case.history, *case.turns])
+        words = tuple(" ".join(re.findall(r"\w+", text.casefold())) or text for text in spoken)
+        key = (words, repr(case.evaluations), repr(case.criteria), repr(case.keys))
         kept = first.setdefault(key, case)
         if kept is not case:
             imported.note(case.location, f"left out: the user says the same at {kept.location}")
@@ -258,23 +260,19 @@ def _turn(turn: LoggedTurn, expect: Expect) -> dict[str, Any]:
     if expect == "nothing" or turn.answer is None:
         return {"input": turn.user}
     metric = {"metric": "exact_match", **LOOSELY}
-    tools = [
-        {"name": call.name, **({"args": _literals(call.arguments)} if call.arguments else {})}
-        for call in turn.calls
-    ]
+    tools = []
+    for call in turn.calls:
+        args = {
+            # a mapping could be another matcher
+            key: {"equals": value} if isinstance(value, dict) else value
+            for key, value in (call.arguments or {}).items()
+        }
+        tools.append({"name": call.name, **({"args": args} if args else {})})
     return {
         "input": turn.user,
         **({"expected_tools": tools} if tools else {}),
         "ground_truth": turn.answer,
         "evaluations": [metric],
-    }
-
-
-def _literals(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments as matchers of equality, as a mapping could be another matcher."""
-    return {
-        key: {"equals": value} if isinstance(value, dict) else value
-        for key, value in arguments.items()
     }
 
 

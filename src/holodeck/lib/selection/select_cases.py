@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from holodeck.errors import NothingSelected
-from holodeck.lib.selection.request import UNKNOWN_HISTORY, CaseHistory, SelectionRequest, Shard
+from holodeck.lib.selection.request import (
+    UNKNOWN_HISTORY,
+    CaseHistory,
+    Expression,
+    SelectionRequest,
+    Shard,
+)
 from holodeck.lib.support.text import nearest_word, one_line, shorten_list
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
@@ -122,7 +128,7 @@ def build_filters(
             hints = () if is_excluded else _near_tags(flag, wanted, cases)
             filters.append(Filter(flag, matches, unknown, hints=hints))
     if request.keyword is not None:
-        filters.append(_by_keyword(request, cases))
+        filters.append(_by_keyword(request.keyword, cases))
     if request.last_failed:
         filters.append(_by_last_failure(history))
     if request.new:
@@ -149,19 +155,18 @@ def _names_of(case: TestCaseModel) -> set[str]:
     return own | {case.suite} | {f"{case.suite}::{name}" for name in own}
 
 
-def _by_keyword(request: SelectionRequest, cases: Sequence[TestCaseModel]) -> Filter:
-    assert request.keyword is not None  # noqa: S101 - for mypy
+def _by_keyword(keyword: Expression, cases: Sequence[TestCaseModel]) -> Filter:
     texts = []
     for case in cases:
         names = [name for name in (case.name, case.id, case.suite) if name]
         texts.append(
             "\n".join(names if case.name or case.id else [*names, case.user_input]).casefold()
         )
-    words = [word for word in request.keyword.words if not any(word in text for text in texts)]
+    words = [word for word in keyword.words if not any(word in text for text in texts)]
     titles = [repr(one_line(case_title(case), _MAX_NAME)) for case in cases[:3]]
     examples = f"; known: {', '.join(titles)}{', …' if len(cases) > 3 else ''}" if titles else ""
     unknown = tuple(f"-k: no name, id or suite contains {word!r}{examples}" for word in words)
-    return Filter("-k", list(map(request.keyword.matches, texts)), unknown)
+    return Filter("-k", list(map(keyword.matches, texts)), unknown)
 
 
 def _by_last_failure(history: Sequence[CaseHistory]) -> Filter:
@@ -252,15 +257,18 @@ def _select_shard(
     cases: Sequence[TestCaseModel],
     history: Sequence[CaseHistory],
 ) -> tuple[list[int], str]:
-    """Return the cases of a shard, in their order, and the fingerprint of all shards."""
+    """Return the cases of a shard, in their order, and a few digits that are the same for the same
+    cases in the same shards."""
     shards = split_into_shards({at: history[at].whole_run_ms for at in indexes}, shard.count)
     # Everything that the files say of a case.
     contents = {
         at: json.dumps(cases[at].model_dump(exclude_defaults=True), sort_keys=True, default=str)
         for at in indexes
     }
+    content = [[(at, contents[at]) for at in sorted(part)] for part in shards]
+    digest = hashlib.sha256(repr(content).encode("utf-8", "backslashreplace")).hexdigest()
     wanted = set(shards[shard.number - 1])
-    return [at for at in indexes if at in wanted], shard_fingerprint(shards, contents)
+    return [at for at in indexes if at in wanted], digest[:_PLAN_DIGITS]
 
 
 def split_into_shards(durations: Mapping[int, float | None], count: int) -> list[list[int]]:
@@ -279,10 +287,3 @@ def split_into_shards(durations: Mapping[int, float | None], count: int) -> list
         shards[number].append(index)
         heapq.heapreplace(loads, (load + weights[index], cases + 1, number))
     return shards
-
-
-def shard_fingerprint(shards: Sequence[Sequence[int]], cases: Mapping[int, str]) -> str:
-    """Return a few digits that are the same for the same cases in the same shards."""
-    content = [[(at, cases[at]) for at in sorted(shard)] for shard in shards]
-    digest = hashlib.sha256(repr(content).encode("utf-8", "backslashreplace"))
-    return digest.hexdigest()[:_PLAN_DIGITS]
