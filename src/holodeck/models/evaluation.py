@@ -8,23 +8,12 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from holodeck.models.base import BuiltWhenUsed, Model
 from holodeck.models.llm import LLMProvider
-from holodeck.models.metrics import azure, judge
+from holodeck.models.metrics import azure, judge  # noqa: F401 - so that their classes are known
 from holodeck.models.metrics.base import MetricSettings, metric_class, metric_classes
 from holodeck.models.metrics.deepeval import GEvalMetric, RAGMetric, RAGMetricType
 from holodeck.models.metrics.text import EvaluationMetric
 
-__all__ = [
-    "EvaluationConfig",
-    "EvaluationMetric",
-    "GEvalMetric",
-    "LLMProvider",
-    "Metric",
-    "MetricSettings",
-    "RAGMetric",
-    "RAGMetricType",
-    "azure",
-    "judge",
-]
+__all__ = ["EvaluationConfig", "EvaluationMetric", "GEvalMetric", "RAGMetric", "RAGMetricType"]
 
 
 def _tag_of(value: Any) -> str | None:

@@ -27,7 +27,7 @@ from holodeck.models.cases.conversation import (
     user_text,
 )
 from holodeck.models.cases.expectations import Expectations, ExpectedTool
-from holodeck.models.cases.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
+from holodeck.models.cases.matchers import ArgMatcher
 from holodeck.models.cases.messages import History
 from holodeck.models.cases.stubs import StandIns
 from holodeck.models.config import (
@@ -39,19 +39,7 @@ from holodeck.models.config import (
 )
 from holodeck.models.evaluation import Metric
 
-__all__ = [
-    "MATCHER_KEYS",
-    "ArgMatcher",
-    "ExpectedTool",
-    "FileInput",
-    "FileType",
-    "NamedModel",
-    "NumberMatcher",
-    "RetryKind",
-    "TestCase",
-    "TestCaseModel",
-    "TurnModel",
-]
+__all__ = ["ArgMatcher", "ExpectedTool", "FileInput", "TestCase", "TestCaseModel", "TurnModel"]
 
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
 """`{{name}}` in the texts of a case; a value of its `parameters` replaces it."""

@@ -20,8 +20,10 @@ from pydantic import (
 from holodeck.lib.support.text import did_you_mean
 from holodeck.models.base import BuiltWhenUsed, Json, NonBlank, ReadPath, Seconds, ServerAddress
 from holodeck.models.llm import LLMProvider
-from holodeck.models.tools.config import ToolConfig, ToolName
+from holodeck.models.tools.config import ToolConfig
 from holodeck.models.tools.knowledge import HierarchicalDocumentTool, VectorstoreTool
+
+__all__ = ["FunctionTool", "McpTool", "PromptTool", "ToolConfig", "ToolUnion", "VectorstoreTool"]
 
 _SCHEMES = {
     "http": ("https://", "http://"),
@@ -173,19 +175,6 @@ class PromptTool(ToolConfig):
         if (self.template is None) == (self.file is None):
             raise ValueError("write exactly one of 'template' and 'file'")
         return self
-
-
-__all__ = [
-    "TOOL_TYPES",
-    "FunctionTool",
-    "HierarchicalDocumentTool",
-    "McpTool",
-    "PromptTool",
-    "ToolConfig",
-    "ToolName",
-    "ToolUnion",
-    "VectorstoreTool",
-]
 
 
 class FunctionTool(ToolConfig):

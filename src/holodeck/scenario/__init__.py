@@ -12,13 +12,13 @@ from holodeck.lib.conversation.attack_strategies import (
     RedTeamStrategy,
     Technique,
 )
+from holodeck.lib.conversation.types import EvaluationResult
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.cache import NotRecorded
 from holodeck.scenario.cache import scenario_cache as cache
 from holodeck.scenario.config import ModelConfig, ScenarioConfig, configure
 from holodeck.scenario.connected_agent import ConnectedAgentAdapter, ConnectedAgentCall
 from holodeck.scenario.evaluators import (
-    EvaluationResult,
     EvaluatorMapping,
     ScenarioEvaluator,
     conversation,

@@ -23,19 +23,6 @@ from holodeck.lib.support.text import describe
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.base import BaseEvaluator
 
-__all__ = [
-    "EvaluationResult",
-    "EvaluatorMapping",
-    "ScenarioEvaluator",
-    "StateMapping",
-    "conversation",
-    "evaluator",
-    "field",
-    "scenario_source",
-    "trace",
-    "value",
-]
-
 EvaluatorMapping: TypeAlias = Callable[[ScenarioState], Any] | str | int | float | bool
 """What an input of an evaluator reads: a function of the state, async or not, or a constant."""
 _MAX_INPUT = 2000
