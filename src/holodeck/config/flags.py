@@ -82,16 +82,14 @@ def off_flag(flag: str) -> str:
 def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
     """Return the settings among a command's arguments, each with its flag as source."""
     given = {field: values[field] for field in setting_fields() if values.get(field) is not None}
-    sources = {field: _source(setting_fields()[field], value) for field, value in given.items()}
+    sources = {}
+    for field, value in given.items():
+        flag = next(iter(setting_fields()[field].flags), COMMAND_LINE)
+        sources[field] = off_flag(flag) if value is False else flag
     try:
         return ExecutionConfig(**given).with_sources(sources)
     except ValidationError as error:
         raise click.UsageError(conflict_message(error)) from error
-
-
-def _source(declared: SettingField, value: Any) -> str:
-    flag = declared.flags[0] if declared.flags else COMMAND_LINE
-    return off_flag(flag) if value is False else flag
 
 
 def format_default(default: Any) -> str:

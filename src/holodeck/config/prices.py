@@ -53,14 +53,14 @@ def with_list_prices(agent: Agent) -> Agent:
 
     A model at an endpoint of its own may cost anything, whatever its name.
     """
-    elsewhere = frozenset(model.label for model in _models(agent) if _is_elsewhere(model))
+    elsewhere = frozenset(
+        model.label
+        for model in _models(agent)
+        if model.endpoint is not None
+        and not Address((), model.endpoint, model.provider).is_providers_own
+    )
     prices = agent.prices or PriceTable()
     return agent.model_copy(update={"prices": prices.without_list(elsewhere)})
-
-
-def _is_elsewhere(model: LLMProvider) -> bool:
-    address = Address((), model.endpoint or "", model.provider)
-    return model.endpoint is not None and not address.is_providers_own
 
 
 def agent_price_key(agent: Agent) -> str:

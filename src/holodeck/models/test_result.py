@@ -283,11 +283,11 @@ class TestResult(PartResult, CaseIdentity):
             return [Reason(self.skip_reason)]
         errors = [self._reason_of_error(line) for line in self.errors]
         checks = self.reasons_of_checks(() if self.turns else self.tool_invocations)
-        checks += [
-            Reason(_criterion_reason(row), check="criteria")
-            for row in self.criteria
-            if row.is_missed
-        ]
+        for row in self.criteria:
+            if row.is_missed:
+                why = f": {row.reasoning}" if row.reasoning else ""
+                text = f"criterion {row.criterion!r}: {row.status}{why}"
+                checks.append(Reason(text, check="criteria"))
         if self.outcome is Outcome.UNCHECKED:
             place = "" if self.location is None else f" at {self.location}"
             todo = Reason(f"todo{place}: {self.todo}", check="todo")
@@ -312,11 +312,6 @@ def _of_parts(kind: str, parts: Sequence[TestResult | TurnResult]) -> list[Reaso
         for number, part in enumerate(parts, 1)
         for reason in part.detailed_reasons()
     ]
-
-
-def _criterion_reason(row: CriterionRow) -> str:
-    why = f": {row.reasoning}" if row.reasoning else ""
-    return f"criterion {row.criterion!r}: {row.status}{why}"
 
 
 class ReportSummary(Model):

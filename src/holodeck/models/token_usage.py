@@ -189,12 +189,12 @@ class PriceTable(Model):
         name = model.partition("/")[2]
         undated = [_DATE.sub("", written) for written in (model, name)]
         exact = [written for written in (model, name, *undated) if written in self.models]
-        fitting = [pattern for pattern in self.models if _matches(pattern, model, name)]
+        fitting = [
+            pattern
+            for pattern in self.models
+            if fnmatchcase(model, pattern) or fnmatchcase(name, pattern)
+        ]
         return exact[0] if exact else max(fitting, key=len, default=None)
-
-
-def _matches(pattern: str, *names: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)
 
 
 class Cost(Model):

@@ -224,7 +224,10 @@ class _SuiteRun:
                     raise
                 logger.debug("scorer %s: %s", scorer.name, traceback.format_exc())
                 self._rows.append(error_row(scorer, scenario, error))
-        self._outcome = combine_outcomes(list(map(_outcome_of, self._rows)))
+        verdicts = {True: Outcome.PASSED, False: Outcome.FAILED}
+        self._outcome = combine_outcomes(
+            [Outcome.METRIC_ERROR if row.error else verdicts[row.passed] for row in self._rows]
+        )
         if self._outcome is Outcome.METRIC_ERROR:
             raise EvaluationError(self._why_undecided() or "")
         return Score(float(self._outcome.is_pass), self._outcome.is_pass)
@@ -263,12 +266,6 @@ class _SuiteRun:
             return UNCHECKED
         errors = [f"scorer {row.scorer_name!r}: {row.error}" for row in self._rows if row.error]
         return "; ".join(errors) if self._outcome is Outcome.METRIC_ERROR else None
-
-
-def _outcome_of(row: ScoreResult) -> Outcome:
-    if row.error:
-        return Outcome.METRIC_ERROR
-    return Outcome.PASSED if row.passed else Outcome.FAILED
 
 
 async def _apply(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> ScoreResult:

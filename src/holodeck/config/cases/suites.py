@@ -189,7 +189,8 @@ def _read_if_suite(path: Path, files: CaseFiles) -> Source | None:
         raise
     if source.root.value is None and not path.read_bytes().strip():
         raise ConfigError(f"{source.name}:1:1", "the file is empty; write a suite, or remove it")
-    if _is_suite(source):
+    keys = source.root.value if isinstance(source.root.value, dict) else {}
+    if any(nearest_word(key, ("suite", *HOLDS)) for key in keys):  # a misspelt one gets an error
         return source
     location = _cases_in(source)
     if location is not None:
@@ -209,15 +210,6 @@ def _cases_in(source: Source) -> str | None:
             if isinstance(entry.value, dict) and not entry.value.keys().isdisjoint(_OF_A_CASE):
                 return f"{source.name}:{node.line}:{node.column}"
     return None
-
-
-def _is_suite(source: Source) -> bool:
-    """Whether a file holds a suite; a suite with misspelt keys counts, so that it gets an error."""
-    if not isinstance(source.root.value, dict):
-        return False
-    keys = source.root.value
-    wanted = ("suite", *HOLDS)
-    return any(nearest_word(key, wanted) for key in keys)
 
 
 def _load_suite(source: Source, path: Path, files: CaseFiles) -> CaseSuite:

@@ -12,9 +12,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from holodeck.config.yaml.source import Origin
-from holodeck.errors import ConfigError
 from holodeck.lib.support.text import did_you_mean, quote
-from holodeck.models.agent import SuiteHeader, SuiteSettings, WrittenCase, WrittenScenario
+from holodeck.models.agent import SuiteHeader, WrittenCase, WrittenScenario
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel
 
 Kind = Literal["text", "list", "scalar", "mapping"]
@@ -232,7 +231,10 @@ def with_suite_defaults(
     tags = case.get("tags", [])
     if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
         tags = list(dict.fromkeys([*header.tags, *tags]))
-    settings = _settings(header.config)
+    config = header.config
+    named = {"timeout": config.timeout, "scorers": config.default_scorers}
+    named |= {key: getattr(config, key) for key in _SHARED_KEYS}
+    settings = {key: value for key, value in named.items() if value is not None}
     if any(case.get(key) is not None for key in _MIN_PASS_KEYS):
         settings = {key: value for key, value in settings.items() if key not in _MIN_PASS_KEYS}
     given = settings.keys() - {"scorers"}  # null is an error for these
@@ -246,16 +248,6 @@ def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
     if not header.context or not isinstance(own, dict | None):
         return {}
     return {"context": {**header.context, **(own or {})}}
-
-
-def _settings(config: SuiteSettings) -> dict[str, Any]:
-    """Return the settings of a suite that its cases take over."""
-    said = {
-        "timeout": config.timeout,
-        "scorers": config.default_scorers,
-        **{key: getattr(config, key) for key in _SHARED_KEYS},
-    }
-    return {key: value for key, value in said.items() if value is not None}
 
 
 def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
@@ -310,13 +302,11 @@ def scenario_to_case(
         "ground_truth": scenario.expected_output,
         "tags": scenario.tags,
         "timeout": scenario.timeout_seconds,
+        "expected_tools": _tools(scenario),
     }
-    given = {key: value for key, value in case.items() if value is not None}
-    tools = _tools(scenario)
     return {
-        **given,
-        **({} if tools is None else {"expected_tools": tools}),
-        "scorers": [_with_options(scorer, scenario) for scorer in named],
+        **{key: value for key, value in case.items() if value is not None},
+        "scorers": [_with_options(scorer, scenario.metadata) for scorer in named],
     }
 
 
@@ -332,14 +322,10 @@ def _tools(scenario: WrittenScenario) -> list[dict[str, Any]] | None:
     return [{"name": name, "args": args_of.get(name, {})} for name in names]
 
 
-def _with_options(scorer: Any, scenario: WrittenScenario) -> Any:
+def _with_options(scorer: Any, metadata: Mapping[str, Any]) -> Any:
     """Return the scorer with its options from the metadata."""
-    if not isinstance(scorer, str) or scorer not in OPTIONS:
-        return scorer
-    word, option = OPTIONS[scorer]
-    if word not in scenario.metadata:
-        return scorer
-    return {scorer: {option: scenario.metadata[word]}}
+    word, option = OPTIONS.get(scorer, ("", "")) if isinstance(scorer, str) else ("", "")
+    return {scorer: {option: metadata[word]}} if word in metadata else scorer
 
 
 def _check_needs(scenario: WrittenScenario, scorers: Sequence[Any], origin: Origin) -> None:
@@ -347,34 +333,23 @@ def _check_needs(scenario: WrittenScenario, scorers: Sequence[Any], origin: Orig
     for index, scorer in enumerate(scorers):
         at = origin if scenario.scorers is None else origin.below("scorers", index)
         if scorer in ("exact", "similarity") and scenario.expected_output is None:
-            message = f"{scorer!r} needs 'expected_output'; write it"
-            raise at.error(message)
+            raise at.error(f"{scorer!r} needs 'expected_output'; write it")
         pattern = scenario.metadata.get("regex_pattern")
         if scorer == "regex" and not (isinstance(pattern, str) and pattern.strip()):
-            message = "'regex' needs 'metadata: {regex_pattern: …}'; write it"
-            raise at.error(message)
+            raise at.error("'regex' needs 'metadata: {regex_pattern: …}'; write it")
 
 
 def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
-    """Raise ConfigError for a misspelt option, which the scorer would not see."""
+    """Raise ConfigError for an option that is invalid, or misspelt, so that no scorer sees it."""
     words = [word for word, _ in OPTIONS.values()]
-    for key in scenario.metadata:
-        _check_option(key, scenario.metadata[key], origin)
+    for key, value in scenario.metadata.items():
+        at = origin.below("metadata", key)
+        found = quote(value) if isinstance(value, str) else str(value).lower()[:80]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if key == "exact_normalize" and not isinstance(value, bool):
+            raise at.error(f"found {found}; expected true or false")
+        if key == "similarity_threshold" and not (is_number and 0 <= value <= 1):
+            raise at.error(f"found {found}; expected a number from 0 to 1")
         hint = did_you_mean(key, words, cutoff=0.8)
         if hint and key not in words:
-            at = origin.below("metadata", key)
             raise at.error(f"unknown option {quote(key)}{hint}")
-
-
-def _check_option(key: str, value: Any, origin: Origin) -> None:
-    """Raise ConfigError for an invalid option, while its location and name are known."""
-    wanted = None
-    if key == "exact_normalize" and not isinstance(value, bool):
-        wanted = "true or false"
-    elif key == "similarity_threshold":
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        wanted = None if is_number and 0 <= value <= 1 else "a number from 0 to 1"
-    if wanted is not None:
-        found = quote(value) if isinstance(value, str) else str(value).lower()[:80]
-        at = str(origin.below("metadata", key))
-        raise ConfigError(at, f"found {found}; expected {wanted}")

@@ -119,12 +119,9 @@ def _check_model(context: CheckContext) -> None:
         check_model(context, context.agent.model, ("model",))
 
 
-def _check_api_keys(context: CheckContext) -> None:
+def _check_called_models(context: CheckContext) -> None:
     for path, message in find_missing_keys(context.agent):
         context.warning(path, message)
-
-
-def _check_litellm(context: CheckContext) -> None:
     for path, _, model in called_models(context.agent):
         if model.protocol == "litellm" and find_spec("litellm") is None:
             missing = MissingExtra("litellm", f"the provider {model.provider.value}")
@@ -438,8 +435,7 @@ def _check_exporters(context: CheckContext, exporters: ExportersConfig) -> None:
 
 AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_model,
-    _check_api_keys,
-    _check_litellm,
+    _check_called_models,
     _check_code,
     _check_backend,
     _check_keys_without_effect,

@@ -56,7 +56,8 @@ def explain_syntax_error(error: Any, text: str, name: str) -> ConfigError:
     lines = re.split(r"\r\n|\r|\n", text)
     line = lines[mark.line] if mark.line < len(lines) else ""
     excerpt = line.strip()[:_EXCERPT_LENGTH]
-    shown = f"\n    {_printable(excerpt)}" if _is_safe_to_show(excerpt) else ""
+    printable = "".join(c if c.isprintable() else " " for c in excerpt)
+    shown = f"\n    {printable}" if _is_safe_to_show(excerpt) else ""
     return ConfigError(
         f"{name}:{mark.line + 1}:{mark.column + 1}",
         f"{_explanation(problem, line, mark.column)}{_start_of_context(error)}{shown}",
@@ -86,10 +87,6 @@ def _is_safe_to_show(line: str) -> bool:
     keys = re.findall(r"([\w-]+)['\"]?\s*:", line)
     hidden = any(names_a_secret(key) or key.lower() in _HEADERS for key in keys)
     return bool(line.strip()) and not hidden
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def decode_text(data: bytes, name: str) -> str:
