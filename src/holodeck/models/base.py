@@ -132,6 +132,11 @@ class Model(BaseModel):
     parts_in: ClassVar[tuple[str, ...]] = ()
     """Fields that hold models with `names_in`."""
 
+    @classmethod
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Return what is validated in place of a mapping as written."""
+        return data
+
     def with_private(self, **values: Any) -> Self:
         """Return a copy with these private attributes, for methods of its own class."""
         copy = self.model_copy()
@@ -148,14 +153,15 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _rename_keys_and_reject_booleans(cls, data: Any) -> Any:
+    def _read_keys(cls, data: Any) -> Any:
         """Accept other names of keys, and reject true and false where a number is expected.
 
         `min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches. One
-        validator does both: each is a step of its own for every value of every model.
+        validator does all: each is a step of its own for every value of every model.
         """
         if not isinstance(data, dict):
             return data
+        data = cls._prepare(data)
         if cls.other_names:
             data = _with_our_names(data, cls.other_names)
         booleans = []

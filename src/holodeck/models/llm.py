@@ -174,7 +174,10 @@ _OTHER_AUTHENTICATION = {
 """What to write for the values that only HoloDeck's own agents know."""
 
 
-_DEFAULT_NAMES = {ProviderEnum.LOCAL: DEFAULT_LOCAL_MODEL, ProviderEnum.SCRIPTED: "scripted"}
+_DEFAULT_NAMES: dict[str, str] = {
+    ProviderEnum.LOCAL: DEFAULT_LOCAL_MODEL,
+    ProviderEnum.SCRIPTED: "scripted",
+}
 """The name of a model without one, for the providers that are not reached over a network."""
 _WITHOUT_EFFORT = frozenset({"anthropic", "local", "scripted", "litellm"})
 
@@ -220,13 +223,11 @@ class LLMProvider(ProviderSettings):
     provider: ProviderEnum
     """The provider of the model."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _name_the_default_model(cls, data: Any) -> Any:
-        provider = data.get("provider") if isinstance(data, dict) else None
-        if provider in _DEFAULT_NAMES and "name" not in data:
-            return {**data, "name": _DEFAULT_NAMES[provider]}
-        return data
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Name the default model of a provider."""
+        default = _DEFAULT_NAMES.get(str(data.get("provider")))
+        return data if default is None else {"name": default, **data}
 
     @model_validator(mode="after")
     def _has_what_its_provider_needs(self) -> "LLMProvider":

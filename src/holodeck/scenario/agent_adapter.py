@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 from types import MappingProxyType
@@ -193,9 +194,8 @@ class ModelClient:
                 if problem is not None:
                     # Not an error of the constructor: a script may contain all messages, and a
                     # replay calls no model.
-                    name = llm.label
                     text = problem.partition(", or")[0]
-                    raise ScenarioUsageError(self._owner, f"model '{name}': {text}")
+                    raise ScenarioUsageError(self._owner, f"model '{llm.label}': {text}")
                 chat = _judges().model(llm, self._kind, options=settings.options)
                 model = ExplainedModel(chat, self._owner, llm)
                 self._made.append((settings, model, Judge(model)))
@@ -215,32 +215,27 @@ class ModelClient:
                     await model.close()
 
 
+@dataclass(frozen=True)
 class ExplainedModel:
-    """A model whose refusals say what to change.
+    """A model whose refusals say what to change."""
 
-    Args:
-        model: The model.
-        owner: The class that asks it.
-        llm: The settings of the model.
-    """
-
-    def __init__(self, model: ChatModel, owner: str, llm: LLMProvider) -> None:
-        self._model = model
-        self._owner = owner
-        self._llm = llm
+    model: ChatModel
+    owner: str
+    """The class that asks it."""
+    llm: LLMProvider
 
     @property
     def name(self) -> str:
         """Provider and model."""
-        return self._model.name
+        return self.model.name
 
     async def answer(self, request: ChatRequest) -> ChatResponse:
         """Return the model's response. Raises BackendError."""
         try:
-            return await self._model.answer(request)
+            return await self.model.answer(request)
         except BackendError as error:
-            owner = self._owner
-            keys = " or ".join((*PROVIDERS[self._llm.provider].api_key, f"{owner}(api_key=…)"))
+            owner = self.owner
+            keys = " or ".join((*PROVIDERS[self.llm.provider].api_key, f"{owner}(api_key=…)"))
             hints: dict[Refusal | None, str] = {
                 "key": f"check {keys}",
                 "quota": f"check the account of {keys}",
@@ -253,4 +248,4 @@ class ExplainedModel:
 
     async def close(self) -> None:
         """Close what belongs to the running event loop."""
-        await self._model.close()
+        await self.model.close()

@@ -187,11 +187,10 @@ def _request_options(
 ) -> RequestOptions:
     library = {k: v for k, v in arguments.items() if k in LIBRARY_ARGUMENTS}
     if library and llm.protocol != "litellm":
-        name = llm.label
         raise ConfigError(
             owner,
             f"{next(iter(library))} is for models that LiteLLM calls (bedrock/, vertex_ai/);"
-            f" {name} is called without it",
+            f" {llm.label} is called without it",
         )
     body = {k: v for k, v in arguments.items() if k in BODY_ARGUMENTS}
     body.pop("max_completion_tokens", None)
@@ -200,12 +199,12 @@ def _request_options(
         if unknown is not None and not options.drop_params:
             raise ConfigError(owner, f"Anthropic's API has no {unknown}; leave it out")
         body = {new: body[name] for name, new in ANTHROPIC_ARGUMENTS.items() if name in body}
-    known = options.organization
-    organization = {} if known is None else {"OpenAI-Organization": known}
+    organization = options.organization
+    named = {} if organization is None else {"OpenAI-Organization": organization}
     return RequestOptions(
         timeout=options.timeout,
         retries=options.max_retries if options.num_retries is None else options.num_retries,
-        headers={**organization, **options.headers, **options.extra_headers},
+        headers={**named, **options.headers, **options.extra_headers},
         body={**body, **options.extra_body},
         left_out=frozenset(options.additional_drop_params),
         client=arguments.get("client"),

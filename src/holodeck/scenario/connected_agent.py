@@ -5,7 +5,6 @@ Nothing of that library is imported; any such object may be among the `agents` o
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +100,7 @@ class ConnectedAgentAdapter(AgentAdapter):
             thread_id=input.thread_id,
             session=self.session_for(input.thread_id),
             trace_id=traceparent[1] if traceparent else None,
-            parameters=copy.copy(self.parameters),
+            parameters=dict(self.parameters),
         )
         messages, session = read_reply(await self.agent.invoke(call))
         if session is not None:

@@ -28,15 +28,15 @@ EvaluatorMapping: TypeAlias = Callable[[ScenarioState], Any] | str | int | float
 _MAX_INPUT = 2000
 
 
+@dataclass(frozen=True)
 class StateMapping:
     """A function of the state that shows what it reads."""
 
-    def __init__(self, expression: str, read: Callable[[ScenarioState], Any]) -> None:
-        self.expression = expression
-        self._read = read
+    expression: str
+    read: Callable[[ScenarioState], Any]
 
     def __call__(self, state: ScenarioState) -> Any:
-        return self._read(state)
+        return self.read(state)
 
     def __repr__(self) -> str:
         return f"<mapping {self.expression}>"

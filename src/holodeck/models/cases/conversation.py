@@ -82,11 +82,10 @@ class CriterionSettings(Model):
     required: bool = True
     """Whether the case fails if the criterion does not hold; false only reports it."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _write_text(cls, data: Any) -> Any:
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Fill in the text of a ready criterion."""
-        if not isinstance(data, dict) or "says_failed" not in data:
+        if "says_failed" not in data:
             return data
         return {"text": SAYS_FAILED.format(data["says_failed"]), **data}
 

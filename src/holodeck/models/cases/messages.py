@@ -206,11 +206,9 @@ class EarlierMessage(Model):
         keys_set = {key: value for key, value in keys.items() if value is not None}
         return cast("Message", {"role": self.role, "content": self.text, **keys_set})
 
-    @model_validator(mode="before")
     @classmethod
-    def _role_is_not_an_instruction(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Refuse instructions, and leave out keys without a value."""
         if data.get("role") in ("system", "developer"):  # a set would not take a list
             raise ValueError(
                 f"'role': found {data['role']!r}, but the agent's instructions are in"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeGuard
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from holodeck.models.base import Model, NonBlank, Ratio, ServerAddress
 from holodeck.models.metrics.base import CUSTOM_PROMPT, ClassMetric, JudgedMetric, MetricSettings
@@ -74,16 +74,14 @@ class AzureMetric(JudgedMetric):
     scale: Literal["1-5", "0-1", 5, 1] | None = None
     """The scale of `threshold`: with `1-5` (or 5), a threshold of 4 becomes (4 - 1) / 4 = 0.75."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _mark_threshold_on_scale(cls, data: Any) -> Any:
-        """Leave the rest to the validator of the threshold, which hides no other problem.
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Mark a threshold on the scale; its validator does the rest, and hides no other problem.
 
         The scale is dropped, because a valid model has a threshold from 0 to 1.
         """
-        if not isinstance(data, dict) or data.get("scale") not in (_SCALE, _BEST):
-            return data
-        if data.get("metric") == "task_adherence":
+        is_on_scale = data.get("scale") in (_SCALE, _BEST)
+        if not is_on_scale or data.get("metric") == "task_adherence":
             return data
         rest = {key: value for key, value in data.items() if key != "scale"}
         threshold = data.get("threshold")

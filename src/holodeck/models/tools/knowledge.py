@@ -155,10 +155,10 @@ class DatabaseConfig(Model):
         """Return it as a store in the `config.yaml` of the user."""
         return self.with_private(_is_users=True)
 
-    @model_validator(mode="before")
     @classmethod
-    def _resolve_alias(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("provider"), str):
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Replace other names of the product and of its keys."""
+        if not isinstance(data.get("provider"), str):
             return data
         provider = ALIASES.get(data["provider"], data["provider"])
         names = _OTHER_NAMES.get(str(provider), {})
@@ -219,16 +219,13 @@ class VectorStoreSettings(DatabaseConfig):
     """Further keys of the store, which may also stand beside `provider`; further arguments of
     `module:Class`."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _merge_options(cls, data: Any) -> Any:
-        """Return the keys of a product with those in `options`."""
-        if not isinstance(data, dict) or ":" in str(data.get("provider")):
-            return data
+    def _prepare(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Put the keys of a product beside those in `options`."""
         options = data.get("options")
-        if not isinstance(options, dict):
-            return data
-        return {**options, **{key: value for key, value in data.items() if key != "options"}}
+        if isinstance(options, dict) and ":" not in str(data.get("provider")):
+            data = options | {key: value for key, value in data.items() if key != "options"}
+        return super()._prepare(data)
 
 
 S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
