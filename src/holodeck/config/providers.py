@@ -142,23 +142,16 @@ def with_vector_stores(
     is_complete = not problems
     resolved = []
     for index, tool in enumerate(tools):
-        name = _store_name(tool)
-        store = None if name is None else known.get(name)
-        path = ("tools", index, "database")
-        if store is not None:
-            tool = {**tool, "database": store}  # noqa: PLW2901 - the same with its store
-        elif name is not None and is_complete:
-            problems.append(locations.origin(path).error(_unknown_store(name, known)))
+        is_search = isinstance(tool, dict) and tool.get("type") in _TOOL_TYPES
+        name = tool.get("database") if is_search else None
+        if isinstance(name, str) and name in known:
+            resolved.append({**tool, "database": known[name]})
+            continue
+        if isinstance(name, str) and is_complete:
+            origin = locations.origin(("tools", index, "database"))
+            problems.append(origin.error(_unknown_store(name, known)))
         resolved.append(tool)
     return {**agent, "tools": resolved}
-
-
-def _store_name(tool: Any) -> str | None:
-    """Return the name of a tool's store; None if it has none."""
-    if not isinstance(tool, dict) or tool.get("type") not in _TOOL_TYPES:
-        return None
-    name = tool.get("database")
-    return name if isinstance(name, str) else None
 
 
 def _unknown_store(name: str, known: Mapping[str, VectorStoreSettings]) -> str:

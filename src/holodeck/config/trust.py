@@ -1,6 +1,6 @@
 """What an agent.yaml runs and where it sends: code, commands and addresses, and what is refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -135,22 +135,13 @@ def addresses_of_repository(agent: Agent, env: Environment) -> Iterator[tuple[Ad
         if address.is_local or address.is_providers_own:
             continue
         parts = {value.lower() for value in values_in.get(address.text, ())}
-        source = next(
-            (
-                source
-                for text, source in values
-                if _names_one_of(text, address.hosts)
-                or (text in parts and any(text in host for host in address.hosts))
-            ),
-            None,
-        )
-        if source is not None:
-            yield address, source
-
-
-def _names_one_of(text: str, hosts: Sequence[str]) -> bool:
-    """Whether a variable names one of the hosts; hosts that cannot be told may be in any URL."""
-    return any(host in text for host in hosts) if hosts else "://" in text
+        for text, source in values:
+            # Hosts that cannot be told may be in any URL.
+            names_host = any(host in text for host in address.hosts or ("://",))
+            is_part = text in parts and any(text in host for host in address.hosts)
+            if source is not None and (names_host or is_part):
+                yield address, source
+                break
 
 
 def _named_by_variables(agent: Agent, env: Environment) -> Iterator[Address]:

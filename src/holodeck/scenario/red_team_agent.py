@@ -125,9 +125,9 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
             techniques: The older name of `encoding_techniques`.
             arguments: Further arguments of the class.
         """
-        if techniques is not None and encoding_techniques is not None:
-            raise TypeError("goat() takes only one of encoding_techniques and techniques")
         if techniques is not None:
+            if encoding_techniques is not None:
+                raise TypeError("goat() takes only one of encoding_techniques and techniques")
             warnings.warn(
                 "goat(techniques=…) is deprecated; write encoding_techniques=… for encodings, or"
                 " goat_techniques=… for the catalogue",

@@ -174,17 +174,11 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
                 names = [node for target in targets for node in ast.walk(target)]
                 found |= {name.id: node for name in names if isinstance(name, ast.Name)}
             case ast.If() | ast.Try() | ast.With():
-                found |= _bindings(_nested_statements(node))
+                blocks = (node, *getattr(node, "handlers", ()))
+                for key in ("body", "orelse", "finalbody"):
+                    for block in blocks:
+                        found |= _bindings(getattr(block, key, []))
     return found
-
-
-def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
-    """Return the statements in all branches of a compound statement."""
-    handlers = getattr(block, "handlers", [])
-    branches = [block.body, getattr(block, "orelse", []), getattr(block, "finalbody", [])]
-    return [
-        node for branch in (*branches, *(handler.body for handler in handlers)) for node in branch
-    ]
 
 
 def _spec_of(package: str) -> ModuleSpec | None:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -92,7 +93,7 @@ def _pattern(
     return make
 
 
-def _json_schema(value: object, _threshold: object) -> Made:
+def _json_schema(value: object, _threshold: object, **options: bool) -> Made:
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -101,7 +102,7 @@ def _json_schema(value: object, _threshold: object) -> Made:
     schema = {} if value is None else value
     if not isinstance(schema, dict):
         return "the schema is no mapping"
-    return {"metric": "json_schema", "schema": schema}
+    return {"metric": "json_schema", "schema": schema, **options}
 
 
 def _measured(name: str, default: float, **options: Any) -> Callable[..., Made]:
@@ -170,11 +171,6 @@ def _only_tools(value: object, threshold: float | None) -> Made:
     return {"case": {**made["case"], "only_expected_tools": True}}
 
 
-def _json_in_fence(value: object, threshold: object) -> Made:
-    made = _json_schema(value, threshold)
-    return made if isinstance(made, str) else {**made, "allow_fenced": True}
-
-
 def _latency(_value: object, threshold: object) -> Made:
     if not isinstance(threshold, int | float) or threshold < 1:
         return "no threshold in milliseconds is given"
@@ -214,7 +210,7 @@ _KINDS: dict[str, Callable[..., Made]] = {
     "regex": _pattern("", is_text=False),
     "not-regex": _pattern("", is_text=False, is_refused=True),
     "is-json": _json_schema,
-    "contains-json": _json_in_fence,
+    "contains-json": partial(_json_schema, allow_fenced=True),
     "similar": _measured("semantic_similarity", 0.75),
     "bleu": _measured("bleu", 0.5),
     "rouge-n": _measured("rouge", 0.75, variant="rouge1"),
@@ -232,16 +228,12 @@ _KINDS: dict[str, Callable[..., Made]] = {
     "trajectory:tool-used": _tools_used,
     "tool-call-f1": _only_tools,
 }
-_CODE = "write it in Python, as 'metric: module:callable'"
+_IN_CODE = ("javascript", "python", "not-javascript", "not-python", "ruby", "webhook")
 _INSTEAD = {
-    "javascript": _CODE,
-    "python": _CODE,
-    "not-javascript": _CODE,
-    "not-python": _CODE,
-    "ruby": _CODE,
-    "webhook": _CODE,
-    "not-is-json": _CODE,
-    "not-contains-json": _CODE,
+    **dict.fromkeys(
+        (*_IN_CODE, "not-is-json", "not-contains-json"),
+        "write it in Python, as 'metric: module:callable'",
+    ),
     "cost": "'max_cost' limits what the whole run costs",
     "factuality": "write a question of a metric of the type 'judge'",
 }

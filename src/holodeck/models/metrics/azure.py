@@ -1,7 +1,6 @@
 """Metrics of Azure AI Evaluation: scored by a judge, or by a project in Azure."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeGuard
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeGuard
 
 from pydantic import Field, field_validator
 
@@ -39,20 +38,10 @@ _SCALE = f"{_WORST}-{_BEST}"
 """The scale of most metrics of Azure AI Evaluation."""
 
 
-@dataclass(frozen=True)
-class _OnScale:
+class _OnScale(NamedTuple):
     """A threshold that is written on the scale of 1 to 5."""
 
     value: float
-
-    def ratio(self) -> float:
-        """Return it from 0 to 1. Raises ValueError if it is not on the scale."""
-        if not _WORST <= self.value <= _BEST:
-            raise ValueError(
-                f"found {self.value:g}; expected {_WORST} to {_BEST}, because 'scale' is {_SCALE};"
-                " a threshold from 0 to 1 needs no 'scale'"
-            )
-        return round((self.value - _WORST) / (_BEST - _WORST), 12)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -91,7 +80,13 @@ class AzureMetric(JudgedMetric):
     @classmethod
     def _translate_threshold(cls, value: Any) -> Any:
         if isinstance(value, _OnScale):
-            return value.ratio()
+            [written] = value
+            if not _WORST <= written <= _BEST:
+                raise ValueError(
+                    f"found {written:g}; expected {_WORST} to {_BEST}, because 'scale' is"
+                    f" {_SCALE}; a threshold from 0 to 1 needs no 'scale'"
+                )
+            return round((written - _WORST) / (_BEST - _WORST), 12)
         if _is_number(value) and 1 < value <= _BEST:
             raise ValueError(
                 f"found {value:g}; expected 0 to 1; for a threshold on the scale of {_WORST} to"
