@@ -23,4 +23,4 @@ async def rescore(agent, run, redactor=None):
     tested = SessionAgent("agent.yaml", agent, ConfigLoader().settings_of(agent, None))
     session = RescoringSession([tested], redactor, RunDisplay(redactor.redact), recorded=run)
     report = await session.execute()
-    return Rescored(report, tuple(session.rescoring.ungraded), session.rescoring.unused)
+    return Rescored(report, tuple(session.ungraded), tuple(session.unused))

@@ -24,7 +24,7 @@ from holodeck.config.secrets import collect
 from holodeck.lib.records.run_store import is_of_second_agent
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.progress import TextDisplay
-from holodeck.lib.test_runner.rescore import Rescoring, RescoringSession
+from holodeck.lib.test_runner.rescore import RescoringSession
 from holodeck.lib.test_runner.session import SessionAgent
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -75,7 +75,7 @@ def score(
         targets=targets,
         recorded=recorded,
     )
-    session.on_report = lambda _: _warn_of_differences(session.rescoring, cli_context)
+    session.on_report = lambda _: _warn_of_differences(session, cli_context)
     context.exit(session.run())
 
 
@@ -87,7 +87,7 @@ def _load_agent(agent_config: str, context: CliContext) -> tuple[Agent, Executio
     return agent, settings
 
 
-def _warn_of_differences(graded: Rescoring, context: CliContext) -> None:
+def _warn_of_differences(graded: RescoringSession, context: CliContext) -> None:
     """Warn of cases without a recorded response, and of responses without a case."""
     no_case = f"no case with the same {', '.join(_SAME_KEYS)} and context"
     for singular, several, problem, names in (

@@ -23,7 +23,6 @@ from holodeck.lib.reports.against import (
     pair_lines,
     render_terminal,
 )
-from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.scheduling.schedule import Lane, Schedule
 from holodeck.lib.test_runner.session import RunSession
 from holodeck.lib.ui.live import echo
@@ -178,45 +177,43 @@ TAP_IN_PROCESS = (
 )
 
 
-class AgentComparison:
+@dataclass
+class ComparisonSession(RunSession[ComparisonReport]):
     """Runs each case on the first agent, then on the second, within the limits of one run.
 
-    Both executors must have the same cases in the same order, and the same settings.
+    Both have the cases of the first, in the same order, and the same settings.
     """
 
-    def __init__(self, first: TestExecutor, second: TestExecutor, sources: tuple[str, str]) -> None:
-        """`sources` are where the agents come from, for reports."""
-        self._executors = (first, second)
-        self._sources = sources
+    fail_on: FailOn | None = None
+    """What makes the comparison fail; None if no verdict does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        first, second = (executor.options.carried_over.keys() for executor in self.executors)
+        self._shown_pairs = len(first & second)
 
     async def execute_tests(self) -> ComparisonReport:
         """Run all cases on both agents; raises what `TestExecutor.execute_tests` raises."""
-        first = self._executors[0]
-        for executor in self._executors:
+        first = self.executors[0]
+        for executor in self.executors:
             backend = executor.agent_config.backend
             if isinstance(backend, PythonBackendConfig) and backend.tap:
                 raise ConfigError("backend.tap", TAP_IN_PROCESS)
-        left = [executor.begin() for executor in self._executors]
+        left = [executor.begin() for executor in self.executors]
         with span(names.RUN, {names.SUITE_NAME: f"{first.agent_config.name} (A and B)"}) as current:
             if any(left):
                 async with AsyncExitStack() as stack:
                     lanes = [await self._open(stack, 0), await self._open(stack, 1)]
                     await Schedule(lanes, first.config).run()
             report = self.report()
-            self._warn_of_unknown_names()
+            self._warn_of_unknown_names(report)
             current.set({names.SUITE_STATUS: "success" if report.is_complete else "failure"})
         return report
 
-    def _warn_of_unknown_names(self) -> None:
+    def _warn_of_unknown_names(self, report: ComparisonReport) -> None:
         """Warn of each of the `names` that neither the test cases nor the agents have."""
-        first = self._executors[0]
-        results = [
-            result
-            for executor in self._executors
-            for index in range(len(first.cases))
-            if (result := executor.result_of(index)) is not None
-        ]
-        observed = observed_names(results)
+        first = self.executors[0]
+        observed = observed_names([*report.first.report.results, *report.second.report.results])
         for name, other in (first.agent_config.names or {}).items():
             is_checked = any(case.renamed({name: other}) != case for case in first.cases)
             if not is_checked and not {name, other} & observed:
@@ -230,17 +227,17 @@ class AgentComparison:
 
     async def _open(self, stack: AsyncExitStack, index: int) -> Lane:
         """Open the lane of an agent; the second runs in another process if modules collide."""
-        first, second = (executor.agent_config for executor in self._executors)
+        first, second = (executor.agent_config for executor in self.executors)
         in_child = index == 1 and have_modules_of_one_name(first, second)
-        lane = self._executors[index].open_lane(in_child=in_child)
+        lane = self.executors[index].open_lane(in_child=in_child)
         try:
             return await stack.enter_async_context(lane)
         except BackendInitError as error:
-            raise BackendInitError(f"{self._sources[index]}: {error}") from error
+            raise BackendInitError(f"{self.agents[index].source}: {error}") from error
 
-    def pair(self, index: int) -> Pair:
+    def _pair(self, index: int) -> Pair:
         """Return the pair of the case at that index, as far as its results are known."""
-        first, second = self._executors
+        first, second = self.executors
         return build_pair(
             index,
             first.cases[index],
@@ -251,15 +248,15 @@ class AgentComparison:
 
     def report(self, *, interrupted: bool = False) -> ComparisonReport:
         """Return the comparison of the results so far."""
-        prices = self._executors[0].agent_config.prices
+        prices = self.executors[0].agent_config.prices
         first, second = (
             ComparedAgent(
                 name=executor.agent_config.name,
-                source=source,
+                source=tested.source,
                 run=executor.options.run_id(),
                 report=executor.report(interrupted=interrupted),
             )
-            for executor, source in zip(self._executors, self._sources, strict=True)
+            for executor, tested in zip(self.executors, self.agents, strict=True)
         )
         places = count(), count()  # of the results, of which a case may have none
         pairs = [
@@ -269,35 +266,13 @@ class AgentComparison:
                     "second_at": None if pair.second is None else next(places[1]),
                 }
             )
-            for pair in map(self.pair, range(len(self._executors[0].cases)))
+            for pair in map(self._pair, range(len(self.executors[0].cases)))
         ]
         return build_comparison(first, second, pairs, None if prices is None else prices.unit)
 
-    async def shutdown(self) -> None:
-        """Close both agents. May be called twice."""
-        for executor in self._executors:
-            await executor.shutdown()
-
-
-@dataclass
-class ComparisonSession(RunSession[ComparisonReport]):
-    """A run of two agents on the same cases, which are those of the first."""
-
-    fail_on: FailOn | None = None
-    """What makes the comparison fail; None if no verdict does."""
-
-    def _build_runner(self) -> AgentComparison:
-        first, second = self.agents
-        kept = [executor.options.carried_over.keys() for executor in self.executors]
-        self._shown_pairs = len(kept[0] & kept[1])
-        self._comparison = AgentComparison(
-            self.executors[0], self.executors[1], (first.source, second.source)
-        )
-        return self._comparison
-
     def _lines(self, index: int) -> Sequence[str]:
         """Return the pair of a case as soon as both agents have run it."""
-        pair = self._comparison.pair(index)
+        pair = self._pair(index)
         if pair.first is None or pair.second is None:
             return ()
         self._shown_pairs += 1

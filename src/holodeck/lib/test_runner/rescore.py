@@ -1,6 +1,6 @@
 """Grade the recorded answers of a run again, without calling the agent (`holodeck score`)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +12,6 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.resume import find_cases
 from holodeck.lib.records.run_store import Run, is_of_second_agent
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.case_run import with_earlier_tries
 from holodeck.lib.test_runner.case_state import CaseState, Grades
@@ -38,43 +37,50 @@ from holodeck.lib.test_runner.session import TestSession
 from holodeck.models.agent import Agent
 from holodeck.models.results.origin import Selection
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
+from holodeck.models.test_result import Outcome, PartResult, TestReport, TestResult, TurnResult
 
 
-class Rescoring:
-    """Grades the recorded answers with the present expectations and metrics.
+@dataclass
+class RescoringSession(TestSession):
+    """Grades the recorded answers of a run with the present expectations and metrics.
 
-    An answer belongs to the case with the same suite, name, input, history, script and context.
-    Times are those of the record. A result whose agent failed stays as it is. `redactor` removes
-    the secrets that the record lacks. Raises ConfigError for wrong metrics.
+    If the run had selected cases, only these are graded. An answer belongs to the case with the
+    same suite, name, input, history, script and context. Times are those of the record. A result
+    whose agent failed stays as it is. Raises ConfigError for wrong metrics.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        run: Run,
-        redactor: Redactor,
-        judge_trust: RunTrust,
-        selection: Selection | None,
-        on_result: Callable[[int, TestResult], None],
-    ) -> None:
+    recorded: Run = field(kw_only=True)
+    ungraded: list[str] = field(default_factory=list, init=False)
+    """Cases without a recorded answer."""
+    unused: Sequence[str] = field(default=(), init=False)
+    """Recorded answers without a case."""
+
+    def __post_init__(self) -> None:
+        [tested] = self.agents
+        redact = self.redactor.redact
+        agent, self.selection = _with_selection(tested.agent, self.recorded, redact)
+        if is_of_second_agent(self.recorded):
+            agent = agent.with_names_of_second()
+        # Telemetry is about agents, and none is called.
+        agent = agent.model_copy(update={"observability": None})
         if agent.prices is not None:
             agent = with_list_prices(agent)
-        self.ungraded: list[str] = []
-        """Cases without a recorded answer."""
-        self._agent = agent
-        self._run = run
-        self._selection = selection
-        self._run_state = RunState(agent, on_result, clean=redactor.redact_report)
-        self._evaluator_set = EvaluatorSet(agent, judge_trust=judge_trust)
-        left = recorded_answers(run)
-        self._answers = match_answers(keyed_cases(agent, run, redactor.redact), left)
-        self.unused = tuple(answer.result.title for answer in chain(*left.values()))
-        """Recorded answers without a case."""
+        self.agents = [replace(tested, agent=agent)]
+        self._run_state = RunState(
+            agent, partial(self._take_result, 0), clean=self.redactor.redact_report
+        )
+        self._evaluator_set = EvaluatorSet(agent, judge_trust=RunTrust.of(tested.settings))
+        left = recorded_answers(self.recorded)
+        self._answers = match_answers(keyed_cases(agent, self.recorded, redact), left)
+        self.unused = [answer.result.title for answer in chain(*left.values())]
+        super().__post_init__()
+
+    def _build_executors(self) -> list[TestExecutor]:
+        return []
 
     async def execute_tests(self) -> TestReport:
         """Grade every answer and report."""
-        observations, run_state = ObservationBuilder(self._agent), self._run_state
+        observations, run_state = ObservationBuilder(self.agents[0].agent), self._run_state
         run_state.add_skipped()
         for index in run_state.remaining:
             case = run_state.case(index)
@@ -95,11 +101,11 @@ class Rescoring:
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """Return the report of the grades so far."""
-        run, before, results = self._run, report_of(self._run), self._run_state.results
+        agent, results = self.agents[0].agent, self._run_state.results
+        before, is_second = report_of(self.recorded), is_of_second_agent(self.recorded)
         stopped = f"{plural(len(self.ungraded), 'case has', 'cases have')} no recorded response"
-        is_second = is_of_second_agent(run)
         update = {
-            "agent_name": before.agent_name if is_second else self._agent.name,
+            "agent_name": before.agent_name if is_second else agent.name,
             "results": results,
             "summary": summarize(results, before.summary.wall_time_ms),
             "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -107,46 +113,11 @@ class Rescoring:
             "interrupted": interrupted,
             "stopped": stopped if self.ungraded else None,
             "stopped_by": None,
-            "planned_tests": len(self._agent.test_cases or []),
-            "selection": self._selection,
+            "planned_tests": len(agent.test_cases or []),
+            "selection": self.selection,
             "notes": self._evaluator_set.notes,
         }
         return before.model_copy(update=update)
-
-
-@dataclass
-class RescoringSession(TestSession):
-    """Grades the recorded answers of an agent's run, in place of running its cases.
-
-    If the run had selected cases, only these are graded.
-    """
-
-    recorded: Run = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        [tested] = self.agents
-        agent, self.selection = _with_selection(tested.agent, self.recorded, self.redactor.redact)
-        if is_of_second_agent(self.recorded):
-            agent = agent.with_names_of_second()
-        # Telemetry is about agents, and none is called.
-        agent = agent.model_copy(update={"observability": None})
-        self.agents = [replace(tested, agent=agent)]
-        super().__post_init__()
-
-    def _build_executors(self) -> list[TestExecutor]:
-        return []
-
-    def _build_runner(self) -> Rescoring:
-        [tested] = self.agents
-        self.rescoring = Rescoring(
-            tested.agent,
-            self.recorded,
-            self.redactor,
-            RunTrust.of(tested.settings),
-            self.selection,
-            partial(self._take_result, 0),
-        )
-        return self.rescoring
 
 
 def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection | None]:
@@ -223,24 +194,10 @@ def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]
     if case.is_scripted_or_simulated:
         return list(result.turns)
     if case.turns is None:
+        observed = {name: value for name, value in result if name in PartResult.model_fields}
+        errors = _errors_of_agent(result)
         return [
-            TurnResult(
-                input=result.test_input,
-                processed_files=result.processed_files,
-                agent_response=result.agent_response,
-                tool_invocations=result.tool_invocations,
-                agent_time_ms=result.agent_time_ms,
-                errors=_errors_of_agent(result),
-                model=result.model,
-                agents=result.agents,
-                tools=result.tools,
-                retrieval_context=result.retrieval_context,
-                approvals=result.approvals,
-                handled_requests=result.handled_requests,
-                stubbed_calls=result.stubbed_calls,
-                evidence=result.evidence,
-                trace=result.trace,
-            )
+            TurnResult.model_construct(**{**observed, "input": result.test_input, "errors": errors})
         ]
     return [
         turn.model_copy(

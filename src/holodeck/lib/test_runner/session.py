@@ -24,7 +24,7 @@ from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.text import inert, inert_json
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.interruption import InterruptibleRun, Interruption, run_to_report
+from holodeck.lib.test_runner.interruption import Interruption, run_to_report
 from holodeck.lib.test_runner.options import OnConversation, RunOptions
 from holodeck.lib.test_runner.progress import RunDisplay
 from holodeck.lib.ui.live import echo, protected_streams, write_raw, write_text
@@ -106,7 +106,6 @@ class RunSession(ABC, Generic[R]):
         self.executors = self._build_executors()
         for tested in self.agents:
             self.display.add_cases(tested.agent.test_cases or [], tested.kept)
-        self.runner: InterruptibleRun[R] = self._build_runner()
 
     @property
     def settings(self) -> ExecutionConfig:
@@ -122,8 +121,17 @@ class RunSession(ABC, Generic[R]):
         return [self._executor(at, tested) for at, tested in enumerate(self.agents)]
 
     @abstractmethod
-    def _build_runner(self) -> InterruptibleRun[R]:
-        """Return what runs the executors."""
+    async def execute_tests(self) -> R:
+        """Run all cases and report."""
+
+    @abstractmethod
+    def report(self, *, interrupted: bool = False) -> R:
+        """Return the report of the results so far."""
+
+    async def shutdown(self) -> None:
+        """Close all agents. May be called twice."""
+        for executor in self.executors:
+            await executor.shutdown()
 
     @abstractmethod
     def _lines(self, index: int) -> Sequence[str]:
@@ -152,7 +160,7 @@ class RunSession(ABC, Generic[R]):
     async def execute(self) -> R:
         """Run the cases on the caller's event loop; return the report, without secrets."""
         try:
-            report = await self.runner.execute_tests()
+            report = await self.execute_tests()
         finally:
             for agent, executor in zip(self.agents, self.executors, strict=False):
                 if isinstance(agent.backend, AgentBackend):
@@ -167,7 +175,7 @@ class RunSession(ABC, Generic[R]):
     def run_to_report(self) -> R:
         """Run the cases and show it; after Ctrl-C, return the report of those that had finished."""
         with protected_streams() as out, self._telemetry(), self.display.shown(out):
-            return run_to_report(self.runner, self.interruption)
+            return run_to_report(self, self.interruption)
 
     def run(self) -> int:
         """Run the cases, record and print the results and write the reports, even after an error.
@@ -179,7 +187,7 @@ class RunSession(ABC, Generic[R]):
             report, code = self._judge(self.run_to_report())
         except Exception as error:
             code = error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
-            self._finish(self.runner.report(interrupted=True), code)
+            self._finish(self.report(interrupted=True), code)
             raise
         return self._finish(report, code)
 
@@ -338,8 +346,11 @@ class TestSession(RunSession[TestReport]):
     _origin: RunOrigin | None = field(default=None, init=False)
     _comparison: Sequence[str] = field(default=(), init=False)
 
-    def _build_runner(self) -> InterruptibleRun[TestReport]:
-        return self.executors[0]
+    async def execute_tests(self) -> TestReport:
+        return await self.executors[0].execute_tests()
+
+    def report(self, *, interrupted: bool = False) -> TestReport:
+        return self.executors[0].report(interrupted=interrupted)
 
     def _lines(self, index: int) -> Sequence[str]:  # noqa: ARG002 - it is the last
         progress = self.display.progress
