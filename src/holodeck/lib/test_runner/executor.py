@@ -6,7 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -249,52 +249,52 @@ class TestExecutor:
 
         `in_child` runs them in another process. Raises ConfigError if that is impossible.
         """
-        is_here = self.config.workers in {None, 1} and self.config.run_on in {None, "local"}
-        async with (
-            self._open_own_lane()
-            if is_here and not in_child
-            else self._open_lane_of_workers(in_child=in_child)
-        ) as lane:
-            yield lane
+        async with AsyncExitStack() as stack:
+            if isinstance(self.file_processor, FileProcessor):
+                stack.callback(self.file_processor.close)
+            count = self._count_workers(in_child=in_child)
+            if count == 0:
+                yield await self._open_own_lane(stack)
+            else:
+                yield await self._open_lane_of_workers(stack, count)
 
-    @asynccontextmanager
-    async def _open_lane_of_workers(self, *, in_child: bool) -> AsyncIterator[Lane]:
-        """Yield the lane of as many workers as the settings say, or of none."""
+    def _count_workers(self, *, in_child: bool) -> int | None:
+        """Return what `count_workers` says. Raises ConfigError."""
+        is_local = self.config.run_on in {None, "local"}
+        if is_local and self.config.workers in {None, 1} and not in_child:
+            return 0
         # The pool, its messages and events: most runs take place in this process.
-        from holodeck.lib.test_runner.workers.lane import count_workers, open_worker_lane  # noqa: PLC0415
+        from holodeck.lib.test_runner.workers.lane import count_workers  # noqa: PLC0415
 
-        setup = self.setup
-        if self.config.run_on not in {None, "local"} and self.config.recording in RECORDING_MODES:
+        if not is_local and self.config.recording in RECORDING_MODES:
             raise ConfigError(
                 self.config.source_of("recording"),
                 "what is recorded would stay on other machines; record without --on",
             )
-        count = count_workers(
+        return count_workers(
             self.agent_config,
             self.config,
             len(self._run_state.remaining),
             of_caller=self._needs_this_process(),
             needs_child=in_child,
-            note=setup.evaluator_set.note,
+            note=self.setup.evaluator_set.note,
         )
-        if count == 0:
-            async with self._open_own_lane() as lane:
-                yield lane
-            return
+
+    async def _open_lane_of_workers(self, stack: AsyncExitStack, count: int | None) -> Lane:
+        # As above.
+        from holodeck.lib.test_runner.workers.lane import open_worker_lane  # noqa: PLC0415
+
         self._prompts = prompt_versions(self.agent_config)
-        setup.open_events()
-        try:
-            async with open_worker_lane(
-                self.agent_config_path,
-                count,
-                setup,
-                self._run_state,
-                on_start=self._report_start,
-            ) as lane:
-                yield lane
-        finally:
-            await setup.close_events()
-            self._close_files()
+        self.setup.open_events()
+        stack.push_async_callback(self.setup.close_events)
+        lane = open_worker_lane(
+            self.agent_config_path,
+            count,
+            self.setup,
+            self._run_state,
+            on_start=self._report_start,
+        )
+        return await stack.enter_async_context(lane)
 
     def _needs_this_process(self) -> str | None:
         """Return what the caller gave that no other process can have; None for nothing."""
@@ -303,42 +303,29 @@ class TestExecutor:
         is_debugged = self.options.is_debugged
         return "a person speaks for the users of conversations" if is_debugged else None
 
-    @asynccontextmanager
-    async def _open_own_lane(self) -> AsyncIterator[Lane]:
-        with self.setup.opened_recordings(self.agent_config_path):
-            async with self._open_lane_here() as lane:
-                yield lane
-
-    @asynccontextmanager
-    async def _open_lane_here(self) -> AsyncIterator[Lane]:
-        warming_up = asyncio.create_task(self.setup.evaluator_set.warm_up())
-        self.setup.open_events()
-        try:
-            await self.setup.start_traces()
-            with activity("starting the agent"):
-                backend = await self._ready_backend()
-            self._note_opened_tools(backend)
-            problem = capabilities_of(backend).model_problem
-            if self.setup.recordings is not None and problem is not None:
-                self.setup.evaluator_set.note(UNSEEN.format(problem))
-            self._prompts = [] if self._is_injected else prompt_versions(self.agent_config)
-            require_history_support(self.agent_config, backend)
-            for index in self._run_state.remaining:
-                # raises if the backend takes no context
-                self.setup.backend_for(backend, index, self.cases[index])
-            yield self._lane(backend)
-        finally:
-            warming_up.cancel()
-            await self.setup.close_events()
-            await self.setup.close_models()
-            if self._owns_backend:
-                await self.shutdown()
-            await self.setup.close_traces()
-            self._close_files()
-
-    def _close_files(self) -> None:
-        if isinstance(self.file_processor, FileProcessor):
-            self.file_processor.close()
+    async def _open_own_lane(self, stack: AsyncExitStack) -> Lane:
+        setup = self.setup
+        stack.enter_context(setup.opened_recordings(self.agent_config_path))
+        stack.push_async_callback(setup.close_traces)
+        if self._owns_backend:
+            stack.push_async_callback(self.shutdown)
+        stack.push_async_callback(setup.close_models)
+        setup.open_events()
+        stack.push_async_callback(setup.close_events)
+        stack.callback(asyncio.create_task(setup.evaluator_set.warm_up()).cancel)
+        await setup.start_traces()
+        with activity("starting the agent"):
+            backend = await self._ready_backend()
+        self._note_opened_tools(backend)
+        problem = capabilities_of(backend).model_problem
+        if setup.recordings is not None and problem is not None:
+            setup.evaluator_set.note(UNSEEN.format(problem))
+        self._prompts = [] if self._is_injected else prompt_versions(self.agent_config)
+        require_history_support(self.agent_config, backend)
+        for index in self._run_state.remaining:
+            # raises if the backend takes no context
+            setup.backend_for(backend, index, self.cases[index])
+        return self._lane(backend)
 
     def _note_opened_tools(self, backend: AgentBackend) -> None:
         """Let metrics and checks know the tools that are known only now. Raises ConfigError."""
