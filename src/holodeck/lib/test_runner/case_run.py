@@ -5,7 +5,6 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -266,25 +265,6 @@ class CaseSetup:
             self._build_events()
         if self.events is not None:
             self.events.open(options)
-
-    @contextmanager
-    def opened_recordings(self, source: str) -> Iterator[None]:
-        """Record and replay within the block, as the settings say; `source` is the agent.yaml.
-
-        Raises ConfigError for recordings that cannot be replayed, and ReportError.
-        """
-        mode = self.config.recording
-        if mode is None or mode == "off":
-            yield
-            return
-        # Few runs use recordings.
-        from holodeck.lib.test_runner.recordings import open_recordings  # noqa: PLC0415
-
-        note = self.evaluator_set.note
-        opened = open_recordings(self.agent, mode, self.config, self.config_loader, source, note)
-        with opened as recordings:
-            self.recordings = recordings
-            yield
 
     async def start_traces(self) -> None:
         """Begin to receive spans if cases check them."""

@@ -305,7 +305,12 @@ class TestExecutor:
 
     async def _open_own_lane(self, stack: AsyncExitStack) -> Lane:
         setup = self.setup
-        stack.enter_context(setup.opened_recordings(self.agent_config_path))
+        mode = self.config.recording
+        if mode is not None and mode != "off":
+            # Few runs use recordings.
+            from holodeck.lib.test_runner.recordings import open_recordings  # noqa: PLC0415
+
+            stack.enter_context(open_recordings(setup, mode, self.agent_config_path))
         stack.push_async_callback(setup.close_traces)
         if self._owns_backend:
             stack.push_async_callback(self.shutdown)

@@ -1,12 +1,11 @@
 """Open the recordings of a run, as its settings say."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import holodeck
-from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.lib.llm.endpoint import keys_needed
 from holodeck.lib.llm.request_handler import AGENT, answering_requests
@@ -21,45 +20,39 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.recordings import RecordingsConfig
 from holodeck.models.test_case import TestCaseModel
 
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.case_run import CaseSetup
+
 _HASHED = ("instructions", "tools")
 """The parts of the configuration that files have a hash of."""
 EMBEDDINGS = "embeddings"
 
 
 @contextmanager
-def open_recordings(
-    agent: Agent,
-    mode: Mode,
-    config: ExecutionConfig,
-    loader: ConfigLoader,
-    source: str,
-    note: Callable[[str], None],
-) -> Iterator[Recordings]:
-    """Yield the recordings of an agent; what is asked outside of cases is recorded, too.
+def open_recordings(setup: "CaseSetup", mode: Mode, source: str) -> Iterator[None]:
+    """Record and replay within the block, also what is asked outside of cases.
 
-    `source` is the agent.yaml; `note` is called with what readers of the report must know.
+    `source` is the agent.yaml.
     Raises ConfigError for recordings that cannot be replayed, and ReportError if what was recorded
     cannot be written.
     """
-    about = about_agent(agent)
-    redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
+    agent, config = setup.agent, setup.config
+    redactor = Redactor(collect(agent, setup.config_loader.environment(agent.base_dir)))
     is_strict = bool(config.strict_recordings)
     block = agent.recordings or RecordingsConfig()
     settings = RecordingSettings(mode, block.ignore, block.max_age_days, is_strict, redactor)
     folder = recordings_folder(agent, config, source)
-    recordings = Recordings(folder, about, names_of(agent.test_cases or ()), settings, note)
-    is_replay = mode == "replay"
-    here = only_loopback() if is_replay else nullcontext()
-    shared = recordings.shared
-    handlers = shared.handlers(AGENT, EMBEDDINGS)
+    names, note = names_of(agent.test_cases or ()), setup.evaluator_set.note
+    recordings = setup.recordings = Recordings(folder, about_agent(agent), names, settings, note)
+    is_replay, shared = mode == "replay", recordings.shared
     with (
-        here,
+        only_loopback() if is_replay else nullcontext(),
         keys_needed(needed=not is_replay),
-        answering_requests(handlers),
+        answering_requests(shared.handlers(AGENT, EMBEDDINGS)),
         recording_tools(shared),
     ):
         try:
-            yield recordings
+            yield
         finally:
             recordings.close()
 
