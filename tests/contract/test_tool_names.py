@@ -3,6 +3,7 @@
 import pytest
 
 from holodeck.errors import EvaluationError
+from holodeck.lib.checks.matching import Trajectory
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.evaluators.deepeval.agentic import ToolCorrectnessEvaluator
 from holodeck.lib.evaluators.inputs import Observation
@@ -15,7 +16,7 @@ from holodeck.suite import AgentResult, Scenario, ToolCall, get_scorer
 
 async def expected_tools(name, calls):
     case = TestCaseModel.model_validate({"input": "x", "expected_tools": [{"name": name}]})
-    [row] = check_tools(case, calls, evidence(tool_calls="backend"))
+    [row] = check_tools(case, Trajectory(calls, evidence(tool_calls="backend")))
     if row.error is not None:
         raise EvaluationError(row.error)
     return row.passed, row.reason

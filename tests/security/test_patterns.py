@@ -9,6 +9,7 @@ import yaml
 from fakes import case
 from holodeck.config.yaml.nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.checks.matching import Trajectory
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.observability.tracing import TOO_SLOW, Content
@@ -59,9 +60,8 @@ def test_a_tool_matcher_ends_in_time(pattern, text):
     checked = TestCaseModel.model_validate({"input": "x", "expected_tools": [wanted]})
 
     try:
-        [check] = check_tools(
-            checked, [ToolInvocation(name="t", args={"q": text})], evidence(tool_calls="backend")
-        )
+        call = ToolInvocation(name="t", args={"q": text})
+        [check] = check_tools(checked, Trajectory([call], evidence(tool_calls="backend")))
     except EvaluationError as error:
         assert "takes longer than" in str(error)  # noqa: PT017
     else:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holodeck.lib.checks.matching import Trajectory
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.support.tool_names import is_forbidden, tools_named, unprefixed
 from holodeck.models.results.evidence import evidence
@@ -20,7 +21,7 @@ OTHER = ["repay", "pay-OrderPlugin", "pay_history", "prepay_all", "say", "play",
 def row_of(called, *, tools=(), **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
     calls = [ToolInvocation(name=name) for name in called]
-    *_, row = check_tools(case, calls, evidence(tool_calls="backend"), tools=tools)
+    *_, row = check_tools(case, Trajectory(calls, evidence(tool_calls="backend"), tools=tools))
     return row
 
 

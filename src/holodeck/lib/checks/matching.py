@@ -171,27 +171,6 @@ def _compare_result(expected: ExpectedTool, comparison: Comparison) -> None:
         comparison.differences.append(f"its {kind} is {_describe_mismatch(matcher, value)}")
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """The expected calls, each compared with every call."""
-
-    rows: list[list[Comparison | None]]
-
-    @property
-    def met(self) -> Fits:
-        return [[fit is not None and fit.is_met for fit in row] for row in self.rows]
-
-    @property
-    def perhaps(self) -> Fits:
-        return [[fit is not None and fit.may_be_met for fit in row] for row in self.rows]
-
-    @property
-    def unknown(self) -> str:
-        """Why calls cannot be compared."""
-        every = [fit for row in self.rows for fit in row if fit is not None and fit.may_be_met]
-        return next(reason for fit in every for reason in fit.unknown)
-
-
 def is_in_order(
     order: ToolOrder, expected: Sequence[str | ExpectedTool], trajectory: Trajectory
 ) -> bool:
@@ -204,17 +183,19 @@ def is_in_order(
     for tool in expected:
         row = [trajectory.compare(tool, call) for call in trajectory.calls]
         rows += [row] * min(1 if isinstance(tool, str) else tool.count or 1, most)
-    compared = _Compared(rows)
+    met = [[fit is not None and fit.is_met for fit in row] for row in rows]
+    perhaps = [[fit is not None and fit.may_be_met for fit in row] for row in rows]
     if trajectory.evidence.tool_calls is None:
-        decided = _decide_by_part(order, compared)
+        decided = _decide_by_part(order, met, perhaps)
         if decided is None:
             raise EvaluationError(unknown_reason("tool_calls", trajectory.evidence))
         return decided
     total = len(trajectory.calls)
-    if _holds(order, compared.met, total):
+    if _holds(order, met, total):
         return True
-    if _holds(order, compared.perhaps, total):
-        raise EvaluationError(compared.unknown)
+    if _holds(order, perhaps, total):
+        fits = [fit for row in rows for fit in row if fit is not None and fit.may_be_met]
+        raise EvaluationError(next(reason for fit in fits for reason in fit.unknown))
     return False
 
 
@@ -228,15 +209,14 @@ def _holds(order: ToolOrder, fits: Fits, total: int) -> bool:
     return _assign(fits)
 
 
-def _decide_by_part(order: ToolOrder, compared: _Compared) -> bool | None:
+def _decide_by_part(order: ToolOrder, met: Fits, perhaps: Fits) -> bool | None:
     """Return what some of the calls decide already; None if others may change it."""
-    total = len(compared.rows[0])
+    total = len(met[0])
     if order == "exact":
-        fits = _transposed(compared.perhaps, total)
-        return None if _follow(fits, len(compared.rows)) else False
+        return None if _follow(_transposed(perhaps, total), len(perhaps)) else False
     if order == "subset":
-        return None if _holds(order, compared.perhaps, total) else False
-    return True if _holds(order, compared.met, total) else None
+        return None if _holds(order, perhaps, total) else False
+    return True if _holds(order, met, total) else None
 
 
 def _transposed(fits: Fits, total: int) -> Fits:

@@ -21,7 +21,7 @@ from holodeck.lib.support.tool_names import (
     tools_named,
 )
 from holodeck.models.cases.expectations import Expectations, ExpectedTool, ForbiddenTool, ToolOrder
-from holodeck.models.results.evidence import Evidence, unknown_reason
+from holodeck.models.results.evidence import unknown_reason
 from holodeck.models.results.turn import Approval
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
@@ -68,32 +68,6 @@ def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool |
     return all(any(name in called for called in actual) for name in expected)
 
 
-def check_tools(
-    expectations: Expectations,
-    calls: Sequence[ToolInvocation],
-    evidence: Evidence,
-    *,
-    agents: Sequence[str] = (),
-    tools: Sequence[str] = (),
-    withheld: Sequence[str] = (),
-) -> list[ToolCheck]:
-    """Return a row for each expectation of a case or turn about tool calls and agents.
-
-    What is known decides as far as nothing unknown could change it: an expected call was made, or
-    a forbidden call. Every other row about something unknown is an error.
-
-    Args:
-        expectations: What the case or turn expects.
-        calls: The known tool calls.
-        evidence: Says whether these are all.
-        agents: The agents that are known to have spoken, in order.
-        tools: The tools that the agent is known to have.
-        withheld: The agent's tools that the model was not offered.
-    """
-    trajectory = Trajectory(calls, evidence, agents, tools, withheld)
-    return list(_check_rows(expectations, trajectory))
-
-
 def check_approvals(
     expectations: Expectations, asked: Sequence[Approval] | None
 ) -> Iterator[ToolCheck]:
@@ -121,7 +95,12 @@ def check_side_effects(calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
     return [ToolCheck(expectation=f"run {name}", passed=False, error=NOT_RUN) for name in names]
 
 
-def _check_rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
+def check_tools(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
+    """Yield a row for each expectation of a case or turn about tool calls and agents.
+
+    What is known decides as far as nothing unknown could change it: an expected call was made, or
+    a forbidden call. Every other row about something unknown is an error.
+    """
     expected, order, calls = case.expected_tools or (), case.order, trajectory.calls
     for tool in expected if order != "subset" else ():
         yield _check_row(_describe_tool(tool), _check_expected, tool, trajectory)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.checks.matching import matches
+from holodeck.lib.checks.matching import Trajectory, matches
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
@@ -15,7 +15,7 @@ def called(name, **args):
 
 def rows(calls, **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
-    found = check_tools(case, calls, evidence(tool_calls="backend"))
+    found = check_tools(case, Trajectory(calls, evidence(tool_calls="backend")))
     return [(one.expectation, one.passed, one.reason) for one in found]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.checks.matching import matches
+from holodeck.lib.checks.matching import Trajectory, matches
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.lib.test_runner.executor import validate_tool_calls
 from holodeck.models.results.evidence import evidence
@@ -17,7 +17,7 @@ def called(name, **args):
 
 def checks(calls, **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
-    return check_tools(case, calls, evidence(tool_calls="backend"))
+    return list(check_tools(case, Trajectory(calls, evidence(tool_calls="backend"))))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holodeck.lib.checks.matching import Trajectory
 from holodeck.lib.checks.tool_checks import check_tools
 from holodeck.models.results.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
@@ -24,7 +25,7 @@ def calls(text):
 
 def rows(made, *, known=KNOWN, agents=(), tools=(), **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
-    return check_tools(case, made, known, agents=agents, tools=tools)
+    return list(check_tools(case, Trajectory(made, known, agents, tools)))
 
 
 def last(made, **expectations):

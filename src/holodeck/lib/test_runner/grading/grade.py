@@ -130,15 +130,15 @@ def _check_tools(
 ) -> list[ToolCheck]:
     """Return the rows about the tool calls and the agents of these turns."""
     offered = tools_in(turns)
-    rows = check_tools(
-        expectations,
+    trajectory = Trajectory(
         calls_in(turns),
         evidence_of(turns),
-        agents=agents_in(turns),
-        tools=observations.tool_names(offered),
-        withheld=observations.withheld_tools(offered),
+        agents_in(turns),
+        observations.tool_names(offered),
+        observations.withheld_tools(offered),
     )
-    return [*rows, *check_approvals(expectations, approvals_in(turns))]
+    asked = approvals_in(turns)
+    return [*check_tools(expectations, trajectory), *check_approvals(expectations, asked)]
 
 
 def _check_stubs(state: CaseState) -> list[ToolCheck]:
@@ -284,6 +284,8 @@ def build_result(
     case, turns, seconds = state.case, state.turns, state.agent_seconds
     calls, observed = calls_in(turns), evidence_of(turns)
     is_answered = bool(turns) and not state.errors
+    # but for those that say that a request is not recorded
+    errors = [error for error in state.errors if not any(miss in error for miss in state.misses)]
     return result_of_case(
         case,
         history=list(state.history),
@@ -306,13 +308,8 @@ def build_result(
         approvals=approvals_in(turns),
         recording=state.recording.use if state.recording is not None else None,
         evidence=observations.with_tools(observed),
-        **_graded_fields(state, checks, [*state.misses, *_own_errors(state), *state.faults]),
+        **_graded_fields(state, checks, [*state.misses, *errors, *state.faults]),
     )
-
-
-def _own_errors(state: CaseState) -> list[str]:
-    """Return the errors of the agent but for those that say that a request is not recorded."""
-    return [error for error in state.errors if not any(miss in error for miss in state.misses)]
 
 
 def regraded_result(recorded: TestResult, state: CaseState, checks: CaseChecks) -> TestResult:
@@ -398,8 +395,7 @@ class ObservationBuilder:
         filtering = self._agent.tool_filtering
         if not self._knows_tools or filtering is None or not filtering.enabled:
             return ()
-        tools = self.offered if self.offered is not None else self._functions
-        return [tool.name for tool in tools or () if tool.name not in offered]
+        return [tool.name for tool in self._known_tools or () if tool.name not in offered]
 
     def _build(
         self,
@@ -452,12 +448,16 @@ class ObservationBuilder:
         return load_instructions(self._agent) or None
 
     def _tools(self) -> tuple[OfferedTool, ...] | Unknown:
-        tools = self.offered if self.offered is not None else self._functions
-        if tools is None:
+        if self._known_tools is None:
             return Unknown("tools")
         return tuple(
-            OfferedTool(tool.name, tool.description, tool.parameters, tool.server) for tool in tools
+            OfferedTool(tool.name, tool.description, tool.parameters, tool.server)
+            for tool in self._known_tools
         )
+
+    @property
+    def _known_tools(self) -> Sequence[Tool] | None:
+        return self.offered if self.offered is not None else self._functions
 
     @cached_property
     def _functions(self) -> Sequence[Tool] | None:
