@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -70,68 +70,35 @@ def _bar(case: TestCaseModel, planned: int) -> PassBar:
     return PassBar(planned, planned if case.min_pass is None else case.min_pass)
 
 
-@dataclass
-class RepeatedCase:
-    """The repetitions of a case while they run."""
-
-    bar: PassBar
-    run: RunIfWanted
-    stops_early: bool = True
-    """Whether no repetition starts once the verdict is known."""
-    finished: dict[int, FinishedRun] = field(default_factory=dict)
-    """The finished repetitions, by their index."""
-    _started: int = 0
-    _running: int = 0
-
-    async def run_all(self) -> None:
-        """Run the repetitions, concurrently those that are certainly needed."""
-        async with asyncio.TaskGroup() as group:
-            self._start(group)
-
-    def _start(self, group: asyncio.TaskGroup) -> None:
-        while self._started < self.bar.planned and self._running < self._concurrency():
-            group.create_task(self._repetition(group, self._started))
-            self._started += 1
-            self._running += 1
-
-    def _concurrency(self) -> int:
-        """Return how many may run: with fewer passes than these there is no verdict yet."""
-        if self._is_over():
-            return 0
-        return self.bar.needed - self._pass_count if self.stops_early else self.bar.planned
-
-    async def _repetition(self, group: asyncio.TaskGroup, number: int) -> None:
-        finished = await self.run(number + 1, lambda: not self._is_over())
-        self._running -= 1
-        if finished is not None:
-            self.finished[number] = finished
-        self._start(group)
-
-    @property
-    def _pass_count(self) -> int:
-        return sum(run.result.passed for run in self.finished.values())
-
-    @property
-    def is_permanent(self) -> bool:
-        """Whether every other case will fail like this."""
-        return any(run.is_permanent for run in self.finished.values())
-
-    def _is_over(self) -> bool:
-        is_decided = self.bar.is_decided(self._pass_count, len(self.finished))
-        return self.is_permanent or (self.stops_early and is_decided)
-
-
 async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> FinishedRun:
-    """Run a case several times; return the result of all repetitions."""
-    bar = _bar(case, times)
-    series = RepeatedCase(bar, run, stops_early=case.stop_early is not False)
-    await series.run_all()
-    results = [repetition.result for _, repetition in sorted(series.finished.items())]
-    refusals = [repetition.refusal for repetition in series.finished.values()]
+    """Run a case several times, as far as the verdict needs it; return the combined result."""
+    bar, stops_early = _bar(case, times), case.stop_early is not False
+    numbers, finished = iter(range(1, bar.planned + 1)), dict[int, FinishedRun]()
+
+    def is_permanent() -> bool:
+        return any(repetition.is_permanent for repetition in finished.values())
+
+    def is_over() -> bool:
+        passed = sum(repetition.result.passed for repetition in finished.values())
+        return is_permanent() or (stops_early and bar.is_decided(passed, len(finished)))
+
+    async def run_until_passed() -> None:
+        for number in numbers:
+            repetition = await run(number, lambda: not is_over())
+            if repetition is not None:
+                finished[number] = repetition
+            if is_over() or (stops_early and repetition is not None and repetition.result.passed):
+                return
+
+    async with asyncio.TaskGroup() as group:
+        # As many concurrently as must pass: with fewer passes than these there is no verdict yet.
+        for _ in range(bar.needed if stops_early else bar.planned):
+            group.create_task(run_until_passed())
+    results = [repetition.result for _, repetition in sorted(finished.items())]
+    refusals = [repetition.refusal for repetition in finished.values()]
     refusal = refusals[0] if refusals and all(refusals) else None
-    return FinishedRun(
-        combine_repetitions(case, bar, results), is_permanent=series.is_permanent, refusal=refusal
-    )
+    combined = combine_repetitions(case, bar, results)
+    return FinishedRun(combined, is_permanent=is_permanent(), refusal=refusal)
 
 
 def combine_repetitions(

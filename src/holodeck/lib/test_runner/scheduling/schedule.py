@@ -5,9 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from heapq import merge
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 from typing import Protocol
 
 from holodeck.errors import ConfigError, ExecutionError
@@ -75,11 +73,9 @@ class RunningCase(Protocol):
 
     async def run(self) -> FinishedRun:
         """Run the case. Only cancellation and errors that end all runs are raised."""
-        ...
 
     def interrupted_result(self) -> TestResult | None:
         """Return the result of a cancelled run; None if nothing was graded by then."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -99,8 +95,8 @@ class Lane:
     """What models cost that were asked before the first case."""
 
 
-_CaseOnAgent = tuple[int, int, TestCaseModel]
-"""The number of an agent, the index of a case, and the case."""
+_CaseOnAgent = tuple[int, int]
+"""The number of an agent, and the index of a case."""
 
 
 class Schedule:
@@ -138,12 +134,16 @@ class Schedule:
         A few workers take one case after the other, as ten thousand tasks would be slow.
         Repetitions are tasks of their own, so a semaphore limits them all.
         """
-        left = [lane.run_state.remaining for lane in self._lanes]
-        waiting = self._in_order(left)
+        left = [{*lane.run_state.remaining} for lane in self._lanes]
+        indexes = sorted(set().union(*left))
+        waiting = (
+            [(number, index) for number, of_agent in enumerate(left) if index in of_agent]
+            for index in indexes
+        )
         try:
             async with self._time_limit():
                 async with asyncio.TaskGroup() as group:
-                    count = min(self._concurrency, len({*chain(*left)}))
+                    count = min(self._concurrency, len(indexes))
                     workers = [group.create_task(self._work(waiting)) for _ in range(count)]
                 if any(worker.cancelled() for worker in workers):  # and not the run
                     raise ExecutionError(_CANCELLED)
@@ -160,17 +160,6 @@ class Schedule:
             if not isinstance(first, RunStopped):
                 raise first from None
             self._stop_run(first.stop)
-
-    def _in_order(self, left: Sequence[Sequence[int]]) -> Iterator[list[_CaseOnAgent]]:
-        """Yield each case with the agents that have to run it, in the order to run them.
-
-        `left` are the indexes of the cases that each agent has to run.
-        """
-        of_agents = ([(index, number) for index in indexes] for number, indexes in enumerate(left))
-        for _, runs in groupby(merge(*of_agents), key=itemgetter(0)):
-            yield [
-                (number, index, self._lanes[number].run_state.case(index)) for index, number in runs
-            ]
 
     def _stop_run(self, stop: StopReason) -> None:
         for lane in self._lanes:
@@ -190,8 +179,9 @@ class Schedule:
             self._stop_run(StopReason("run_timeout", why))
 
     async def _work(self, waiting: Iterator[list[_CaseOnAgent]]) -> None:
-        for number, index, case in chain.from_iterable(waiting):
+        for number, index in chain.from_iterable(waiting):
             lane = self._lanes[number]
+            case = lane.run_state.case(index)
             stopped = self._stop_policies[-1].reason_to_stop(case)
             if stopped is not None:
                 lane.run_state.add(index, stopped.row(case))
