@@ -84,7 +84,11 @@ class RunEvents:
     def __init__(self, agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> None:
         self._run_id: str | None = None
         self._agent_name = agent.name
-        self._file = _file_of(agent, settings, loader)
+        path = settings.path_of("events", agent.base_dir)
+        self._file: EventFile | None = None
+        if path is not None:
+            redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
+            self._file = EventFile(path, redactor.redact_report, settings.source_of("events"))
         self._dispatcher = EventDispatcher([])
 
     def open(self, options: RunOptions) -> None:
@@ -142,7 +146,7 @@ class CaseEvents:
         try:
             result = await run()
         except BaseException as error:
-            self._publish_end(_status_of(error), _result_of_error(error))
+            self._publish_end(*_ended_by(error))
             raise
         for row in result.criteria[self._judged :]:  # not published by a conversation
             self._dispatcher.put(CriterionJudged(verdict=_verdict(row), **self._ids))
@@ -229,26 +233,15 @@ def _ended_by_error(began: RunStarted, error: BaseException) -> RunFinished:
     names = {key.name for key in fields(Event)} - {"timestamp"}
     ids = {name: getattr(began, name) for name in names}
     named = {"scenario_run_id": began.scenario_run_id, "batch_run_id": began.batch_run_id}
-    result = _result_of_error(error).model_copy(update=named)
-    return RunFinished(status=_status_of(error), result=result, **ids)
+    status, result = _ended_by(error)
+    return RunFinished(status=status, result=result.model_copy(update=named), **ids)
 
 
-def _status_of(error: BaseException) -> str:
-    return "CANCELLED" if isinstance(error, CancelledError | KeyboardInterrupt) else "ERROR"
-
-
-def _result_of_error(error: BaseException) -> CaseResult:
-    """Return a result for a case that raised an error."""
-    return CaseResult(success=False, messages=[], error=describe(error))
-
-
-def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> EventFile | None:
-    """Return the file for events; a path from a file is relative to the agent.yaml."""
-    path = settings.path_of("events", agent.base_dir)
-    if path is None:
-        return None
-    secrets = collect(agent, loader.environment(agent.base_dir))
-    return EventFile(path, Redactor(secrets).redact_report, settings.source_of("events"))
+def _ended_by(error: BaseException) -> tuple[str, CaseResult]:
+    """Return the status and the result of a case that raised an error."""
+    is_cancelled = isinstance(error, CancelledError | KeyboardInterrupt)
+    result = CaseResult(success=False, messages=[], error=describe(error))
+    return "CANCELLED" if is_cancelled else "ERROR", result
 
 
 def show_conversations(
@@ -327,11 +320,7 @@ class FollowedRun:
         on_conversation: Called with the conversation before it begins.
     """
 
-    def __init__(
-        self,
-        events: RunEvents | None,
-        on_conversation: OnConversation | None,
-    ) -> None:
+    def __init__(self, events: RunEvents | None, on_conversation: OnConversation | None) -> None:
         self._events = events
         self._on_conversation = on_conversation
         self._conversation: EventDispatcher | None = None
@@ -340,17 +329,12 @@ class FollowedRun:
 
     def handle(self, stream: str, kind: str, body: bytes) -> None:
         """Publish what a worker sent. Raises ValueError if it is no event."""
-        if kind == BEFORE:
-            self._begin_conversation(json.loads(body))
-            return
-        self._publish(stream, _event_of(kind, body))
-
-    def _begin_conversation(self, before: list[Message]) -> None:
-        if self._on_conversation is None:
-            return
-        conversation = _RemoteConversation(before)
-        self._on_conversation(conversation)
-        self._conversation = conversation.events.dispatcher()
+        if kind != BEFORE:
+            self._publish(stream, _event_of(kind, body))
+        elif self._on_conversation is not None:
+            conversation = _RemoteConversation(json.loads(body))
+            self._on_conversation(conversation)
+            self._conversation = conversation.events.dispatcher()
 
     def _publish(self, stream: str, event: Event) -> None:
         if isinstance(event, RunStarted):
