@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.evaluators.build import judge_model_of
 from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.models.agent import Agent
 from holodeck.models.metrics.deepeval import RAGMetric
@@ -20,24 +20,28 @@ def metric(**keys):
     return RAGMetric(type="rag", metric_type="faithfulness", **keys)
 
 
-def evaluator_set(agent_model=None, judge_model=None):
+def agent_with(agent_model=None, judge_model=None):
     evaluations = {"model": judge_model, "metrics": [{"metric": "contains", "value": "x"}]}
     own = {"model": agent_model, "instructions": {"inline": "hi"}} if agent_model else {}
     backend = {} if agent_model else {"backend": "a:b"}
-    agent = Agent(name="x", evaluations=evaluations, **own, **backend)
-    return EvaluatorSet(agent, judges=Judges())
+    return Agent(name="x", evaluations=evaluations, **own, **backend)
+
+
+def judge_of(judged, *models):
+    llm = judge_model_of(agent_with(*models), judged)
+    return None if llm is None else llm.label
 
 
 def test_the_metrics_own_model_judges_before_the_shared_one_and_that_before_the_agents():
-    every = evaluator_set(model("agents"), model("shared"))
+    every = model("agents"), model("shared")
 
-    assert every.find_judge_of(metric(model=model("own"))).name == "openai/own"
-    assert every.find_judge_of(metric()).name == "openai/shared"
-    assert evaluator_set(model("agents")).find_judge_of(metric()).name == "openai/agents"
+    assert judge_of(metric(model=model("own")), *every) == "openai/own"
+    assert judge_of(metric(), *every) == "openai/shared"
+    assert judge_of(metric(), model("agents")) == "openai/agents"
 
 
 def test_a_metric_without_anybody_to_judge_is_a_configuration_error():
-    assert evaluator_set().find_judge_of(metric()) is None
+    assert judge_of(metric()) is None
     judged = {"type": "judge", "name": "polite", "criteria": ["It is polite."]}
     agent = Agent(name="x", backend="a:b", evaluations={"metrics": [judged]})
     with pytest.raises(ConfigError, match=r"metrics\[0\]: .* needs a model that judges"):
@@ -45,7 +49,7 @@ def test_a_metric_without_anybody_to_judge_is_a_configuration_error():
 
 
 def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
-    seen = evaluator_set(model("same"), model("same"))
+    seen = EvaluatorSet(agent_with(model("same"), model("same")))
 
     for _ in range(2):
         seen.warn_of(metric(model=model("same")).model)
@@ -56,7 +60,7 @@ def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
 
 
 def test_a_judge_that_is_too_small_is_warned_of(caplog):
-    seen = evaluator_set(model("agents"))
+    seen = EvaluatorSet(agent_with(model("agents")))
 
     seen.warn_of(metric(model=model("smollm2-135m-instruct", "local")).model)
     seen.warn_of(metric(model=model("other")).model)

@@ -115,11 +115,6 @@ class EvaluatorSet:
         if (note := self._trust.note()) is not None:
             self.notes.append(note)
 
-    def find_judge_of(self, metric: MetricSettings) -> Judge | None:
-        """Return the judge that the metric would ask; None if no model is configured."""
-        llm = judge_model_of(self._agent, metric)
-        return None if llm is None else self.judge_with(llm)
-
     def judge_with(self, llm: LLMProvider) -> Judge:
         """Return the judge of a model."""
         return self.judges.of(llm, is_agents_own=llm is self._agent.model)
@@ -252,22 +247,20 @@ class EvaluatorSet:
     def _new_check(self, metric: MetricSettings, name: str) -> Check:
         evaluator, trust = self._injected.get(name), None
         if evaluator is None:
-            judge = self.find_judge_of(metric) if needs_judge(metric) else None
-            embeddings = self.judges.embeddings
+            llm = judge_model_of(self._agent, metric) if needs_judge(metric) else None
             evaluator = build_evaluator(
                 metric,
                 self._agent.code_folders,
                 location=_HERE,
-                judge=judge,
-                embeddings=embeddings,
+                judge=None if llm is None else self.judge_with(llm),
+                embeddings=self.judges.embeddings,
                 graders=lambda: self._graders,
             )
             self._inputs.register(metric, evaluator)
-            if evaluator.asks_judge and judge is None:
-                fix = "write 'model' here or in 'evaluations'"
-                raise ConfigError(_HERE, f"{metric.label!r} needs a model that judges; {fix}")
-            llm = judge_model_of(self._agent, metric) if evaluator.asks_judge else None
-            if llm is not None:
+            if evaluator.asks_judge:
+                if llm is None:
+                    fix = "write 'model' here or in 'evaluations'"
+                    raise ConfigError(_HERE, f"{metric.label!r} needs a model that judges; {fix}")
                 self.warn_of(llm)
                 trust = self._trust.trust_in(metric, llm)
         return Check(

@@ -78,6 +78,7 @@ async def _compute_metric(
         keep_judge_prompts() as prompts,
     ):
         _add_content(current, observation)
+        cancelled: asyncio.CancelledError | None = None
         try:
             await check.evaluator.prepare()
             started = time.perf_counter()  # the time to load a library is not the metric's
@@ -85,21 +86,18 @@ async def _compute_metric(
             if score is None:
                 score = await check.evaluator.evaluate_observation(observation, check.name)
             row = _row(check, score, observation, started)
-        except asyncio.CancelledError:
-            why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
+        except asyncio.CancelledError as error:
+            cancelled = error if is_cancelled() else None
+            why = "the metric cancelled itself" if cancelled is None else NOT_DONE
             row = _error_row(check, EvaluationError(why), started)
-            row = _with_usage(row, usage, prompts)
-            _add_event(current, row)
-            set_row(row)
-            if is_cancelled():
-                raise
-            return
         except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
             logger.debug("metric %s: %s", check.name, traceback.format_exc())
             row = _error_row(check, error, started)
         row = _with_usage(row, usage, prompts)
         _add_event(current, row)
         set_row(row)
+        if cancelled is not None:
+            raise cancelled
 
 
 def _score_without_answer(evaluator: BaseEvaluator, observation: Observation) -> Score | None:
