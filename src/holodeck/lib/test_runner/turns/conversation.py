@@ -44,8 +44,7 @@ from holodeck.lib.user_code.raised import raised_error
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.base import MAX_TURNS
-from holodeck.models.cases.conversation import RedTeam, Simulation, step_kind, step_value
-from holodeck.models.llm import LLMProvider
+from holodeck.models.cases.conversation import RedTeam, step_kind, step_value
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
@@ -122,12 +121,13 @@ class ConversationRunner:
 
     def _participants(self, case: TestCaseModel, agent: AgentParticipant) -> list[Participant]:
         user: Participant = SilentUser()
-        attack = None if case.simulate is None else case.simulate.red_team
-        if self.simulator is not None and attack is not None:
-            user = CaseAttacker(attack, self.simulator, case.max_turns)
-        elif self.simulator is not None:
-            persona = persona_of(case.simulate or Simulation())
-            user = SimulatedUser(self.simulator, persona)
+        simulation = case.simulate
+        if self.simulator is not None and simulation is not None:
+            if simulation.red_team is not None:
+                user = CaseAttacker(simulation.red_team, self.simulator, case.max_turns)
+            else:
+                persona = simulation.model_dump(exclude={"model", "red_team"})
+                user = SimulatedUser(self.simulator, Persona(**persona))
         return [user, agent, *([] if self.criteria is None else [self.criteria.participant])]
 
     def _add_result(
@@ -181,18 +181,6 @@ class ConversationRunner:
         )
 
 
-def persona_of(simulation: Simulation) -> Persona:
-    """Return the persona of a simulated user as the engine needs it."""
-    return Persona(
-        situation=simulation.situation,
-        persona=simulation.persona,
-        facts=tuple(simulation.facts),
-        opening=simulation.opening,
-        agent_first=simulation.agent_first,
-        language=simulation.language,
-    )
-
-
 def _late_ending(conversation: ScriptRun) -> ConversationEnd | None:
     """Return how a conversation ends that is cancelled; None if the agent is waited for."""
     if conversation.pending_role is AgentRole.JUDGE:
@@ -233,40 +221,39 @@ def build_runners(
     """
     simulators: dict[str, ChatModel] = {}
 
-    def simulator(case: TestCaseModel, llm: LLMProvider | None, location: str) -> ChatModel | None:
+    def simulator(case: TestCaseModel, index: int) -> ChatModel | None:
         if case.simulate is None:
             return None
+        llm = agent.simulator_model(case)
         if llm is None:
-            raise ConfigError(location, NO_SIMULATOR)
+            raise ConfigError(agent.location("test_cases", index, "simulate"), NO_SIMULATOR)
         key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
         if key not in simulators:
             simulators[key] = evaluator_set.judges.model(llm, is_agents_own=llm is agent.model)
         return simulators[key]
 
-    def runner(case: TestCaseModel, index: int) -> ConversationRunner:
-        checks = evaluator_set.checks_of(index)
-        location = agent.location("test_cases", index, "simulate")
-        llm = None if case.simulate is None else agent.simulator_model(case)
-        return ConversationRunner(
-            simulator=simulator(case, llm, location),
-            criteria=checks.criteria,
-            code={
-                at: load_callable(
-                    step_value(step),
-                    agent.code_folders,
-                    location=agent.location("test_cases", index, "script", at, "call"),
-                )
-                for at, step in enumerate(case.script or ())
-                if step_kind(step) == "call"
-            },
-            checks=checks.of_steps,
-            observations=observations,
-        )
+    def code(case: TestCaseModel, index: int) -> Code:
+        return {
+            at: load_callable(
+                step_value(step),
+                agent.code_folders,
+                location=agent.location("test_cases", index, "script", at, "call"),
+            )
+            for at, step in enumerate(case.script or ())
+            if step_kind(step) == "call"
+        }
 
     return {
-        index: runner(case, index)
+        index: ConversationRunner(
+            simulator(case, index),
+            checks.criteria,
+            code(case, index),
+            checks.of_steps,
+            observations,
+        )
         for index, case in enumerate(agent.test_cases or [])
         if case.is_scripted_or_simulated
+        for checks in [evaluator_set.checks_of(index)]
     }
 
 
