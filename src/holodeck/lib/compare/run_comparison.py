@@ -1,10 +1,11 @@
 """Compare a run with an earlier run: reads both, pairs their cases, and says what else changed."""
 
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -162,9 +163,8 @@ def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
 def side_of_run(run: Run) -> ComparedRun:
     """Return a recorded run as a side of a comparison."""
     started, report = run.started, report_of(run)
-    indexes = sorted({**run.skipped, **run.finished})
     planned = {} if started is None else {at: case.hash for at, case in enumerate(started.cases)}
-    keys = zip(indexes, case_keys(report.results), strict=False)
+    keys = zip(run.lines, case_keys(report.results), strict=True)
     return ComparedRun(
         report=report,
         source=f"run {run.id}",
@@ -337,17 +337,16 @@ def compare_runs(
     old, new = base.results, head.results
     if base.is_of_second_agent and names:
         names = {other: name for name, other in names.items()}
-    currencies: set[str] = set()
     pairs: list[Pair] = []
     for key in (key for key in after if key in before):
         first, second = old[key], new[key]
         places = {"first_at": before[key], "second_at": after[key]}
         pair = build_pair(len(pairs), second, first, second, names)
         pairs.append(pair.model_copy(update=places))
-        currencies.update(_currencies([first, second]))
     removed = [result for key, result in old.items() if key not in new]
     added = [result for key, result in new.items() if key not in old]
-    currencies.update(_currencies(removed), _currencies(added))
+    costs = [result.cost for result in chain(old.values(), new.values())]
+    currencies = {cost.currency for cost in costs if cost is not None}
     sides = [
         ComparedAgent(
             name=side.report.agent_name, source=side.title, run=side.run, report=side.report
@@ -374,10 +373,6 @@ def case_name(result: TestResult) -> str:
     name = result.written_name or result.test_id or result.test_input
     shown = one_line(name, _MAX_NAME) or "a case without a name"
     return shown if result.agent_name is None else f"{result.agent_name} › {shown}"
-
-
-def _currencies(results: Iterable[TestResult]) -> set[str]:
-    return {result.cost.currency for result in results if result.cost is not None}
 
 
 def _changes(base: ComparedRun, head: ComparedRun) -> Iterator[str]:

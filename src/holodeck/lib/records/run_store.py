@@ -63,10 +63,15 @@ class Run:
         return self.path.parent.name
 
     @property
+    def lines(self) -> dict[int, CaseFinished | CaseSkipped]:
+        """The lines of all cases by their index in the file, in that order."""
+        lines: dict[int, CaseFinished | CaseSkipped] = {**self.skipped, **self.finished}
+        return {index: lines[index] for index in sorted(lines)}
+
+    @property
     def results(self) -> list[TestResult]:
         """The results of all cases, in the order of the file."""
-        lines: dict[int, CaseFinished | CaseSkipped] = {**self.skipped, **self.finished}
-        return [lines[index].result for index in sorted(lines)]
+        return [line.result for line in self.lines.values()]
 
     @property
     def planned(self) -> int | None:
@@ -126,10 +131,9 @@ class RunStore:
             missing = "no run before the last one is recorded there" if at else none
             raise errors.FileNotFoundError(str(self.folder), missing)
         wanted = str(run)
-        tagged = self._tagged(wanted)
-        matches = [wanted] if wanted in ids else [tagged] if tagged is not None else None
-        if matches is None:
-            matches = [run_id for run_id in ids if run_id.startswith(wanted)]
+        named = {wanted, self._tagged(wanted)}
+        matches = [run_id for run_id in ids if run_id in named]
+        matches = matches or [run_id for run_id in ids if run_id.startswith(wanted)]
         if len(matches) == 1:
             return self.folder / matches[0] / RECORD_FILE
         if matches:

@@ -213,9 +213,8 @@ def _agent_of(head: RunHead | None) -> _Agent:
 def _results_of(run: Run) -> Iterator[tuple[Key, CaseFinished | CaseSkipped]]:
     """Yield what identifies each case among the runs of its agent, and its line in the record."""
     planned = run.started.cases if run.started else []
-    lines: dict[int, CaseFinished | CaseSkipped] = {**run.skipped, **run.finished}
     numbers = Counter[Key]()
-    for index, line in sorted(lines.items()):
+    for index, line in run.lines.items():
         if index < len(planned):
             key = planned[index].key
             numbers[key] += 1
