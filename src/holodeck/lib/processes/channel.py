@@ -39,7 +39,6 @@ class Reader(Protocol[T_co]):
 
     def feed(self, data: bytes) -> Iterator[T_co]:
         """Yield each message that is complete now. Raises BadMessage."""
-        ...
 
 
 class FrameReader:

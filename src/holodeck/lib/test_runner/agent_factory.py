@@ -1,6 +1,5 @@
 """Build the agent of an agent.yaml, on Semantic Kernel or with the lean chat client."""
 
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.frameworks.semantic_kernel.agents import ChatAgentSession
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.tools.toolbox import Embed, ToolFilterManager
-
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 DEFAULT_MAX_RETRIES = 3
@@ -258,20 +254,16 @@ class AgentFactory:
         self.retry_exponential_base = retry_exponential_base
         self.force_ingest = force_ingest
         self._execution = execution_config
-        self._offline = bool(limits.offline)
-        self._limits = call_limits(limits)
-        self._limiters = build_limiters(limits)
         traced = agent_config.observability
         self._is_traced = traced is not None and traced.enabled
-        self._wants_structure = False
         try:
-            self._build()
+            self._build(limits)
         except HoloDeckError:
             raise
         except Exception as error:
             raise AgentFactoryError(f"Failed to initialize agent factory: {error}") from error
 
-    def _build(self) -> None:
+    def _build(self, limits: ExecutionConfig) -> None:
         from holodeck.lib.backends.semantic_kernel.agent import (
             build_agent,
             build_arguments,
@@ -287,15 +279,16 @@ class AgentFactory:
         self._wants_structure = schema is not None
         self._toolbox = _toolbox(agent, self._execution, force_ingest=self.force_ingest)
         self._are_tools_set = not self._toolbox.has_sources
-        store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
+        is_offline = limits.offline or offline()
+        store = ModelStore(cache_dir(), offline=is_offline, hub_url=hub_url())
         find_weights = partial(store.resolve, base_dir=agent.own_dir, progress=DownloadProgress())
         claude = agent.claude or ClaudeConfig()
         self._max_tool_rounds = claude.max_turns or MAX_TOOL_ROUNDS
         self.kernel = build_kernel(
             agent.model,
-            self._limits,
+            call_limits(limits),
             find_weights,
-            self._limiters,
+            build_limiters(limits),
             proxy_for,
             searches_web=claude.web_search,
         )
@@ -306,9 +299,7 @@ class AgentFactory:
         build = build_templated_agent if is_template else build_agent
         instructions = load_instructions(agent)
         self.agent = build(self.kernel, agent.name, instructions, self._max_tool_rounds)
-        self.kernel_arguments: KernelArguments | None = build_arguments(
-            self.kernel, agent.model, schema
-        )
+        self.kernel_arguments = build_arguments(self.kernel, agent.model, schema)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -338,13 +329,11 @@ class AgentFactory:
 
     async def create_thread_run(self) -> AgentThreadRun:
         """Return a new conversation with an empty history."""
-        await self._open_tools()
-        return self._thread_run(observability_enabled=self._is_traced)
+        return await self.create_session()
 
     def _thread_run(
         self, context: Sequence[Message] = (), *, observability_enabled: bool = False
     ) -> AgentThreadRun:
-        assert self.kernel_arguments is not None  # noqa: S101 - set where the kernel is built
         run = AgentThreadRun(
             agent=self.agent,
             kernel=self.kernel,
@@ -406,11 +395,9 @@ class ThreadRunFactory(Protocol):
 
     async def create_thread_run(self) -> Any:
         """Return a new conversation, whose `invoke(text)` returns an AgentExecutionResult."""
-        ...
 
     async def shutdown(self) -> None:
         """Release everything; may be called twice."""
-        ...
 
 
 class FactoryBackend(AgentBackend):

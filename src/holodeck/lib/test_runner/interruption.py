@@ -32,15 +32,12 @@ class InterruptibleRun(Protocol[R_co]):
 
     async def execute_tests(self) -> R_co:
         """Run all cases and report."""
-        ...
 
     def report(self, *, interrupted: bool = False) -> R_co:
         """Return the report of the results so far."""
-        ...
 
     async def shutdown(self) -> None:
         """Close everything. May be called twice."""
-        ...
 
 
 @dataclass

@@ -214,11 +214,11 @@ class _Turn:
         of_turn, turns = self.turn.expected_approvals, self.state.turns
         expected = of_turn or self.state.case.expected_approvals
         before = [asked for turn in turns for asked in turn.approvals or ()] if not of_turn else []
-        self.answer = await send(message)
+        self.answer, asked = await send(message), list[Approval]()
         if expected or self.answer.pending_approvals:
-            self.approvals = []
+            self.approvals = asked
         while self.answer.pending_approvals:
-            known = [*before, *(self.approvals or ())]
+            known = [*before, *asked]
             pending = [
                 Approval(tool=call["name"], args=call.get("arguments", {}))
                 for call in self.answer.pending_approvals
@@ -226,14 +226,11 @@ class _Turn:
             met = match_approvals(expected, [*known, *pending])[len(known) :]
             answers = [approval.then for approval in met if approval is not None]
             if len(answers) < len(pending):
-                self.approvals = [*(self.approvals or ()), *pending]
+                asked += pending
                 return
-            self.approvals = [
-                *(self.approvals or ()),
-                *(
-                    asked.model_copy(update={"answer": answer})
-                    for asked, answer in zip(pending, answers, strict=True)
-                ),
+            asked += [
+                approval.model_copy(update={"answer": answer})
+                for approval, answer in zip(pending, answers, strict=True)
             ]
             rest = await send(ApprovalDecisions(answer == "approve" for answer in answers))
             self.answer = self.answer.followed_by(rest)

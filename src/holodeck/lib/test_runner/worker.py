@@ -141,16 +141,13 @@ class _Worker:
                 displayed.set(_ActivitiesOfParent(self._channel))
             self._listen()
             use_limiters(self._limiters)
-            await self._serve_until_closed()
-
-    async def _serve_until_closed(self) -> None:
-        try:
-            with self._telemetry():
-                await self._serve()
-        except HoloDeckError as error:
-            self._channel.send(["failed", *pack_error(error)])
-        except Exception as error:  # noqa: BLE001 - the border: the parent raises it
-            self._channel.send(["failed", *pack_error(ExecutionError(describe(error)))])
+            try:
+                with self._telemetry():
+                    await self._serve()
+            except HoloDeckError as error:
+                self._channel.send(["failed", *pack_error(error)])
+            except Exception as error:  # noqa: BLE001 - the border: the parent raises it
+                self._channel.send(["failed", *pack_error(ExecutionError(describe(error)))])
 
     def _listen(self) -> None:
         """Handle further messages on the present event loop, in the present context."""

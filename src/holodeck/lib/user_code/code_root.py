@@ -280,10 +280,11 @@ def _load(name: str, file: Path) -> ModuleType:
     if name in sys.modules:
         return importlib.import_module(name)
     is_package = file.name == "__init__.py"
+    loader = AssertLoader if _is_for_grader() else SourceFileLoader
     spec = spec_from_file_location(
         name,
         file,
-        loader=_loader(name, str(file)),
+        loader=loader(name, str(file)),
         submodule_search_locations=[str(file.parent)] if is_package else None,
     )
     if spec is None or spec.loader is None:
@@ -297,12 +298,6 @@ def _load(name: str, file: Path) -> ModuleType:
     if package is not None:
         setattr(package, child, module)
     return importlib.import_module(name)  # it may have put another in its place
-
-
-def _loader(name: str, file: str) -> SourceFileLoader:
-    if not _is_for_grader():
-        return SourceFileLoader(name, file)
-    return AssertLoader(name, file)
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:

@@ -129,15 +129,12 @@ class Connection(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes; nothing happens if the worker has ended."""
-        ...
 
     def kill(self, reason: str) -> None:
         """End the worker and what it has started, at once."""
-        ...
 
     async def wait(self) -> str:
         """Return how the worker ended, once it has."""
-        ...
 
 
 class Place(Protocol):
@@ -146,15 +143,12 @@ class Place(Protocol):
     @property
     def cores(self) -> int:
         """How many cores there are."""
-        ...
 
     def pack(self, task: WorkerTask) -> bytes:
         """Return the task for the workers."""
-        ...
 
     def open_worker(self, on_data: OnData) -> AbstractAsyncContextManager[Connection]:
         """Return a context with a new worker, which has ended after the block."""
-        ...
 
 
 class LocalProcesses:
