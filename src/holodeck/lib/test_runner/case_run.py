@@ -29,7 +29,6 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.lib.test_runner.grading.grade import UNGRADED, ObservationBuilder, build_result, grade
-from holodeck.lib.test_runner.grading.judge_trust import RunTrust
 from holodeck.lib.test_runner.grading.scoring import add_events_of_checks
 from holodeck.lib.test_runner.messages import histories_of
 from holodeck.lib.test_runner.observe import observe
@@ -229,12 +228,8 @@ class CaseSetup:
     def __post_init__(self) -> None:
         agent, config, cases = self.agent, self.config, self.agent.test_cases or []
         self.observations = ObservationBuilder(agent, is_injected=self.is_injected)
-        self.evaluator_set = EvaluatorSet(
-            agent,
-            self.evaluators,
-            Judges(config, agent.base_dir),
-            RunTrust.of(config),
-        )
+        judges = Judges(config, agent.base_dir)
+        self.evaluator_set = EvaluatorSet(agent, self.evaluators, judges, config)
         self.histories = histories_of(agent)
         if config.events is not None:
             self._build_events()

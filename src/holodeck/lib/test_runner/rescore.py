@@ -23,7 +23,6 @@ from holodeck.lib.test_runner.grading.grade import (
     grade,
     regraded_result,
 )
-from holodeck.lib.test_runner.grading.judge_trust import RunTrust
 from holodeck.lib.test_runner.grading.recorded import (
     Redact,
     keyed_cases,
@@ -69,7 +68,7 @@ class RescoringSession(TestSession):
         self._run_state = RunState(
             agent, partial(self._take_result, 0), clean=self.redactor.redact_report
         )
-        self._evaluator_set = EvaluatorSet(agent, judge_trust=RunTrust.of(tested.settings))
+        self._evaluator_set = EvaluatorSet(agent, settings=tested.settings)
         left = recorded_answers(self.recorded)
         self._answers = match_answers(keyed_cases(agent, self.recorded, redact), left)
         self.unused = [answer.result.title for answer in chain(*left.values())]

@@ -5,8 +5,9 @@ import pytest
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.text_metrics import ContainsEvaluator
 from holodeck.lib.test_runner.grading.checks import Check, EvaluatorSet
-from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust
+from holodeck.lib.test_runner.grading.judge_trust import Trust
 from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
 
 LLM = {"provider": "openai", "name": "judge", "endpoint": "http://127.0.0.1:1", "api_key": "k"}
 KIND = {"type": "judge", "name": "kind", "criteria": ["It is kind."]}
@@ -169,8 +170,8 @@ def test_the_mode_says_what_a_judge_without_a_check_means(
     }
     agent = Agent.model_validate(raw).with_base_dir(tmp_path)
 
-    run = None if mode is None else RunTrust(mode, is_default=False)
-    checks = EvaluatorSet(agent, judge_trust=run)
+    settings = None if mode is None else ExecutionConfig(judge_trust=mode)
+    checks = EvaluatorSet(agent, settings=settings)
 
     judged, literal = checks.checks_of(0).at_end
     assert (judged.trust and judged.trust.state) == trust

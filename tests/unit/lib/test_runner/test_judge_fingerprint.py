@@ -12,10 +12,10 @@ import holodeck
 from holodeck.config.loader import load_agent_with_config
 from holodeck.lib.test_runner.grading.checks import EvaluatorSet
 from holodeck.lib.test_runner.grading.judge_trust import (
-    RunTrust,
     fingerprint_of_judge,
     write_checks,
 )
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metrics.judge_trust import CRITERIA, JudgeChecks, Limits, MetricCheck
 
@@ -51,7 +51,7 @@ def test_swapped_local_weights_are_not_checked(tmp_path):
     write_checks(tmp_path, JudgeChecks(metrics=[check]))
 
     def trust():
-        checks = EvaluatorSet(agent, judge_trust=RunTrust("require", is_default=False))
+        checks = EvaluatorSet(agent, settings=ExecutionConfig(judge_trust="require"))
         return checks.checks_of(0).at_end[0].trust
 
     before = trust()

@@ -21,8 +21,9 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.judging.judges import Judges
-from holodeck.lib.test_runner.grading.judge_trust import RunTrust, Trust, TrustBook
+from holodeck.lib.test_runner.grading.judge_trust import Trust, TrustBook
 from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
 from holodeck.models.metrics.base import MetricSettings
 from holodeck.models.metrics.judge_trust import CRITERIA
@@ -78,7 +79,7 @@ class EvaluatorSet:
     """Builds the checks of every case, so that mistakes are found before any agent is called.
 
     `injected` evaluators replace those of configured metrics of the same name; the others are
-    computed for every case.
+    computed for every case. Without `settings`, trust in judges plays no part.
     """
 
     def __init__(
@@ -86,10 +87,10 @@ class EvaluatorSet:
         agent: Agent,
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
-        judge_trust: RunTrust | None = None,
+        settings: ExecutionConfig | None = None,
     ) -> None:
         self._agent = agent
-        self._trust = TrustBook(agent, judge_trust)
+        self._trust = TrustBook(agent, settings)
         self._injected = dict(injected or {})
         self._inputs = RequiredInputs(agent)
         self.judges = judges or Judges(base_dir=agent.base_dir)

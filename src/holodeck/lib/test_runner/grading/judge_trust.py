@@ -101,27 +101,6 @@ def with_entry(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
 
 
 @dataclass(frozen=True)
-class RunTrust:
-    """`judge_trust` of a run.
-
-    Args:
-        setting: The value.
-        is_default: Whether nobody wrote it; then a metric may be less strict.
-    """
-
-    setting: TrustSetting = "warn"
-    is_default: bool = True
-
-    @classmethod
-    def of(cls, config: ExecutionConfig) -> "RunTrust":
-        """Return what the settings of a run say."""
-        setting = config.judge_trust
-        if setting is None or config.source_of("judge_trust") == "default":
-            return cls()
-        return cls(setting, is_default=False)
-
-
-@dataclass(frozen=True)
 class Trust:
     """How far the judge of a metric or criterion is trusted."""
 
@@ -142,12 +121,12 @@ class TrustBook:
 
     Args:
         agent: The agent, beside whose file the checks are stored.
-        run: `judge_trust` of the run; None if trust plays no part, as when a judge is checked.
+        settings: Those of the run; None if trust plays no part, as when a judge is checked.
     """
 
-    def __init__(self, agent: Agent, run: RunTrust | None) -> None:
+    def __init__(self, agent: Agent, settings: ExecutionConfig | None) -> None:
         self._agent = agent
-        self._run = run
+        self._settings = settings
         self._untrusted: dict[str, JudgeTrust] = {}
 
     def trust_in(
@@ -159,12 +138,13 @@ class TrustBook:
         run only if nobody wrote the setting of the run. The limits of the agent.yaml stay in force
         when the command line names another mode.
         """
-        own = metric.judge_trust if isinstance(metric, JudgedMetric) else None
-        if self._run is None:
+        run = self._settings
+        if run is None:
             return None
-        settings = [self._run.setting] if own is None else [own]
-        if own is not None and not self._run.is_default:
-            settings.append(self._run.setting)
+        own = metric.judge_trust if isinstance(metric, JudgedMetric) else None
+        of_run = None if run.source_of("judge_trust") == "default" else run.judge_trust
+        settings: list[TrustSetting] = [each for each in (own, of_run) if each is not None]
+        settings = settings or ["warn"]
         if strictest_mode(settings) == "off":
             return None
         name, limits = metric if isinstance(metric, str) else metric.label, None
