@@ -231,9 +231,12 @@ class CaseSetup:
         judges = Judges(config, agent.base_dir)
         self.evaluator_set = EvaluatorSet(agent, self.evaluators, judges, config)
         self.histories = histories_of(agent)
-        if config.events is not None:
-            self._build_events()
-        # The engine of conversations and the collectors of spans, which most runs do without.
+        # Events, the engine of conversations and the collectors of spans: most runs need none.
+        options = self.options
+        if (config.events, options.on_event, options.event_relay) != (None, None, None):
+            from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415
+
+            self.events = RunEvents(agent, config, self.config_loader)
         if any(case.is_scripted_or_simulated for case in cases):
             from holodeck.lib.test_runner.turns.conversation import build_runners  # noqa: PLC0415
 
@@ -243,28 +246,10 @@ class CaseSetup:
 
             self.traces = TurnTraces(agent, is_injected=self.is_injected)
 
-    def _build_events(self) -> None:
-        from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415 - as above
-
-        self.events = RunEvents(self.agent, self.config, self.config_loader)
-
     @property
     def agent_to_select(self) -> Agent:
         """The agent, whose processes are told where spans go, if they are checked."""
         return self.agent if self.traces is None else self.traces.exporting(self.agent)
-
-    def open_events(self) -> None:
-        """Begin to publish events if somebody listens; see `RunEvents.open`."""
-        options = self.options
-        if (options.on_event, options.event_relay) != (None, None) and self.events is None:
-            self._build_events()
-        if self.events is not None:
-            self.events.open(options)
-
-    async def start_traces(self) -> None:
-        """Begin to receive spans if cases check them."""
-        if self.traces is not None:
-            await self.traces.start()
 
     def new_run(
         self, backend: AgentBackend, index: int, case: TestCaseModel, repetition: int
@@ -291,11 +276,6 @@ class CaseSetup:
         state.errors.append(reason)
         return build_result(state, self.evaluator_set.checks_of(index), self.observations, 0)
 
-    async def close_events(self) -> None:
-        """Deliver the events that have happened."""
-        if self.events is not None:
-            await self.events.close()
-
     async def close_models(self) -> None:
         """Close the connections of judges and simulated users, and the process of graders."""
         await self.evaluator_set.close()
@@ -305,11 +285,10 @@ class CaseSetup:
 
     async def close_traces(self) -> None:
         """Stop receiving spans, after the agent has ended; note what was wrong with them."""
-        if self.traces is None:
-            return
-        await self.traces.close()
-        for text in self.traces.notes:
-            self.evaluator_set.note(text)
+        if self.traces is not None:
+            await self.traces.close()
+            for text in self.traces.notes:
+                self.evaluator_set.note(text)
 
 
 def _problems_with(backend: AgentBackend, case: TestCaseModel) -> Iterator[tuple[str, str]]:

@@ -285,8 +285,7 @@ class TestExecutor:
         from holodeck.lib.test_runner.workers.lane import open_worker_lane  # noqa: PLC0415
 
         self._prompts = prompt_versions(self.agent_config)
-        self.setup.open_events()
-        stack.push_async_callback(self.setup.close_events)
+        self._open_events(stack)
         lane = open_worker_lane(
             self.agent_config_path,
             count,
@@ -295,6 +294,12 @@ class TestExecutor:
             on_start=self._report_start,
         )
         return await stack.enter_async_context(lane)
+
+    def _open_events(self, stack: AsyncExitStack) -> None:
+        """Publish events, if somebody listens, until the lane is closed."""
+        if self.setup.events is not None:
+            self.setup.events.open(self.options)
+            stack.push_async_callback(self.setup.events.close)
 
     def _needs_this_process(self) -> str | None:
         """Return what the caller gave that no other process can have; None for nothing."""
@@ -315,10 +320,10 @@ class TestExecutor:
         if self._owns_backend:
             stack.push_async_callback(self.shutdown)
         stack.push_async_callback(setup.close_models)
-        setup.open_events()
-        stack.push_async_callback(setup.close_events)
+        self._open_events(stack)
         stack.callback(asyncio.create_task(setup.evaluator_set.warm_up()).cancel)
-        await setup.start_traces()
+        if setup.traces is not None:
+            await setup.traces.start()
         with activity("starting the agent"):
             backend = await self._ready_backend()
         self._note_opened_tools(backend)
