@@ -62,8 +62,8 @@ class WorkerRun:
     case: TestCaseModel
     repetition: int
     """From 1."""
-    followed: FollowedRun | None = field(default=None, init=False)
-    """Publishes the events of the present try; None if nobody listens."""
+    followed: FollowedRun = field(init=False)
+    """Publishes the events of the present try."""
     finished: asyncio.Future[FinishedRun] = field(init=False)
     """The end of the present try."""
     is_cancelled: bool = field(default=False, init=False)
@@ -84,12 +84,6 @@ class WorkerRun:
         reason = f"{reason}, {_MAX_RUNS} times"
         result = self.pool.setup.lost_result(self.index, self.case, reason)
         return FinishedRun(result, failure="error")
-
-    def begin_try(self, followed: FollowedRun | None) -> None:
-        """Begin to wait for a worker in the present task."""
-        self.followed = followed
-        self.finished = asyncio.get_running_loop().create_future()
-        self.context = contextvars.copy_context()
 
     def interrupted_result(self) -> TestResult | None:
         """Return the result of a cancelled run; None if nothing was graded by then."""
@@ -227,8 +221,7 @@ class _Worker:
             case ["log", name, level, text]:
                 logging.getLogger(name).log(level, "%s", text, extra={ELSEWHERE: True})
             case ["event", number, stream, kind] if (run := self.runs.get(number)) is not None:
-                if run.followed is not None:
-                    run.followed.handle(stream, kind, body)
+                run.followed.handle(stream, kind, body)
 
     def _finish(self, number: int, end: FinishedRun | HoloDeckError) -> None:
         self.has_finished_any = True
@@ -353,11 +346,9 @@ class WorkerPool:
     async def run(self, run: WorkerRun) -> FinishedRun:
         """Run a case in the worker with the fewest. Raises WorkerEnded and HoloDeckError."""
         worker, number = await self._free_worker(), next(self._numbers)
-        events, on_conversation = self.setup.events, self.setup.options.on_conversation
-        is_followed = events is not None or on_conversation is not None
-        followed = FollowedRun(events, on_conversation) if is_followed else None
-        run.begin_try(followed)
-        finished = run.finished
+        run.followed = FollowedRun(self.setup.events, self.setup.options.on_conversation)
+        run.finished = finished = asyncio.get_running_loop().create_future()
+        run.context = contextvars.copy_context()
         worker.runs[number] = run
         worker.send(["run", number, run.index, run.repetition])
         error: BaseException | None = None
@@ -377,8 +368,7 @@ class WorkerPool:
             error = raised
             raise
         finally:
-            if followed is not None:
-                await followed.close(error)
+            await run.followed.close(error)
             del worker.runs[number]
 
     async def _free_worker(self) -> _Worker:
