@@ -58,11 +58,6 @@ class Trajectory:
         if self.evidence.tool_calls is None:
             raise EvaluationError(unknown_reason("tool_calls", self.evidence))
 
-    def require_args(self, call: ToolInvocation) -> None:
-        """Raise EvaluationError unless the arguments of the call are known."""
-        if "args" in call.unknown:
-            raise EvaluationError(ARGS_UNKNOWN.format(name=call.name))
-
     @cached_property
     def names(self) -> list[str]:
         """The names of all known tools."""

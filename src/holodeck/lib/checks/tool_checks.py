@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.checks.matching import (
+    ARGS_UNKNOWN,
     Comparison,
     Trajectory,
     describe_matcher,
@@ -292,8 +293,8 @@ def _check_repeated(trajectory: Trajectory) -> Decision:
                 return False, f"{name}({arguments}) was called more than once"
     trajectory.require_all_calls()
     for calls in by_name.values():
-        for call in calls if len(calls) > 1 else ():
-            trajectory.require_args(call)
+        if len(calls) > 1 and any("args" in call.unknown for call in calls):
+            raise EvaluationError(ARGS_UNKNOWN.format(name=calls[0].name))
     return True, None
 
 

@@ -302,18 +302,13 @@ def checked_out_commit(folder: Path) -> str | None:
     checkout = checkout_of(folder)
     if checkout is not None:
         with suppress(OSError, ValueError):
-            return _read_head(_git_folder(checkout / ".git"))
+            return _read_head(checkout / ".git")
     return None
 
 
-def _git_folder(marker: Path) -> Path:
-    """Return the folder itself, or the folder that the file of a linked working tree names."""
-    if marker.is_dir():
-        return marker
-    return marker.parent / marker.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-
-
 def _read_head(git: Path) -> str | None:
+    if not git.is_dir():  # of a linked working tree, it is a file that names the folder
+        git = git.parent / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
     head = (git / "HEAD").read_text(encoding="utf-8").strip()
     if not head.startswith("ref:"):
         return head

@@ -157,15 +157,17 @@ class ProgressIndicator(SpinnerMixin):
         If quiet, only the last test of the run has one.
         Tests that the run did not reach have no line; the summary counts them.
 
-        `Test 2/5: ✓ name (1.23s)` on a terminal, `[Test 2/5] PASS name (1.23s)` elsewhere.
+        `Test 2/5: ✓ name (1.23s)` on a terminal, `[Test 2/5] PASS name (1.23s)` elsewhere. After
+        the name of a repeated test is such as `[2/3]`, the repetitions that passed.
         """
         result = self._last_to_show()
         if result is None or (self.quiet and self.current_test < self.total_tests):
             return ""
         counter = f"Test {self.current_test}/{self.total_tests}"
         counter = f"{counter}:" if is_tty() else f"[{counter}]"
-        name, mark = shown_name(result), str(MARKS[result.outcome])
-        parts = (counter, mark, name, _repetitions(result), self._duration(result))
+        name, mark, repeats = shown_name(result), str(MARKS[result.outcome]), result.repeats
+        repeated = "" if repeats is None else f"[{repeats.passed}/{len(repeats.runs)}]"
+        parts = (counter, mark, name, repeated, self._duration(result))
         return " ".join(part for part in parts if part)
 
     def get_reason_lines(self) -> list[str]:
@@ -265,12 +267,6 @@ def _reason_lines(reason: Reason) -> Iterator[str]:
     if reason.raised is not None:
         yield from (f"      {one_line(frame, MAX_REASON)}" for frame in reason.raised.traceback)
         yield from excerpt_lines(reason)
-
-
-def _repetitions(result: TestResult) -> str:
-    """Return such as `[2/3]`, the repetitions that passed; empty without repetitions."""
-    repeats = result.repeats
-    return "" if repeats is None else f"[{repeats.passed}/{len(repeats.runs)}]"
 
 
 class RunDisplay:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.machinery import SourceFileLoader
-from types import CodeType, ModuleType, TracebackType
+from traceback import walk_tb
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from holodeck.lib.support.source_files import (
@@ -116,38 +117,31 @@ def describe_failed_assert(error: AssertionError) -> str | None:
     None if code that is neither the user's nor that of a testing library raised the error: that is
     a fault, not a verdict.
     """
-    frames = list(_frames(error.__traceback__))
-    users = [frame for frame in frames if is_users_file(frame.tb_frame.f_code.co_filename)]
-    last = frames[-1].tb_frame.f_code.co_filename if frames else ""
+    frames = list(walk_tb(error.__traceback__))
+    users = [place for place in frames if is_users_file(place[0].f_code.co_filename)]
+    last = frames[-1][0].f_code.co_filename if frames else ""
     if not users or not (frames[-1] is users[-1] or is_testing_library(last)):
         return None
-    file = users[-1].tb_frame.f_code.co_filename
+    frame, line = users[-1]
     message = " ".join(message_of(error).split())
-    shown = _statement_of(users[-1]) if frames[-1] is users[-1] else None
+    shown = _statement_at(frame, line) if frames[-1] is users[-1] else None
     text = ": ".join(filter(None, (message, shown))) or "an assertion failed"
-    return f"{text} ({display_code_path(file)}:{users[-1].tb_lineno})"
+    return f"{text} ({display_code_path(frame.f_code.co_filename)}:{line})"
 
 
-def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
-
-
-def _statement_of(trace: TracebackType) -> str | None:
+def _statement_at(frame: FrameType, line: int) -> str | None:
     """Return the assert that a frame stopped at, with its values; None if it is not one."""
     try:
-        with open(trace.tb_frame.f_code.co_filename, "rb") as file:  # noqa: PTH123 - a str
+        with open(frame.f_code.co_filename, "rb") as file:  # noqa: PTH123 - a str
             tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
         return None
-    line = trace.tb_lineno
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     around = [node for node in asserts if node.lineno <= line <= (node.end_lineno or 0)]
     if not around:
         return None
     test = around[-1].test
-    record = trace.tb_frame.f_locals.get(_RECORD)
+    record = frame.f_locals.get(_RECORD)
     if not isinstance(record, _Record):
         return f"assert {ast.unparse(test)}"
     explanation = _Explanation(record)
