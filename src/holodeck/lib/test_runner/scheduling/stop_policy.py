@@ -25,31 +25,23 @@ MAX_REFUSALS = 3
 _UNTIL_ANSWERED: frozenset[Refusal | None] = frozenset({"model", "request", "unreachable"})
 """Refusals that say nothing about other cases once the agent has answered any."""
 _REFUSES_EVERY_CASE: frozenset[Refusal | None] = frozenset({"key", "quota", "model"})
-_HINTS: dict[Refusal, str] = {
-    "key": "check",
-    "quota": "check the account of",
-    "model": "check",
-    "request": "check",
-    "unreachable": "check that the server is running, and",
+_CHECKS: dict[Refusal, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "key": ("check", ("model", "api_key"), ("backend", "headers")),
+    "quota": ("check the account of", ("model", "api_key"), ("backend", "headers")),
+    "model": ("check", ("model", "name"), ("backend", "url")),
+    "request": ("check", ("model",), ("backend",)),
+    "unreachable": (
+        "check that the server is running, and",
+        ("model", "endpoint"),
+        ("backend", "url"),
+    ),
 }
+"""Refusal → what to check: what the message begins with, and where that is for an agent with a
+model, and for one that is a URL."""
 _CODE_HINTS: dict[Refusal, str] = {
     "key": "check the API key that the agent's code uses",
     "quota": "check the account of the API key that the agent's code uses",
     "unreachable": "check that the server which the agent's code calls is running",
-}
-_MODEL_PATHS: dict[Refusal, tuple[str, ...]] = {
-    "key": ("model", "api_key"),
-    "quota": ("model", "api_key"),
-    "model": ("model", "name"),
-    "request": ("model",),
-    "unreachable": ("model", "endpoint"),
-}
-_HTTP_PATHS: dict[Refusal, tuple[str, ...]] = {
-    "key": ("backend", "headers"),
-    "quota": ("backend", "headers"),
-    "model": ("backend", "url"),
-    "request": ("backend",),
-    "unreachable": ("backend", "url"),
 }
 
 
@@ -146,15 +138,16 @@ def hint_for_refusal(agent: Agent, refusal: Refusal | None) -> str:
     """Return what to check after a refusal, with its location; "" if nothing is known."""
     if refusal is None:
         return ""
+    begin, model_path, url_path = _CHECKS[refusal]
     if isinstance(agent.backend, HttpBackendConfig | A2aBackendConfig):
-        path = _HTTP_PATHS[refusal]
+        path = url_path
     elif agent.has_own_model:
         return _CODE_HINTS.get(refusal, "")
     elif agent.model is not None:
-        path = _MODEL_PATHS[refusal]
+        path = model_path
     else:
         return ""
-    hint = f"{_HINTS[refusal]} {_path_with_location(agent, *path)}"
+    hint = f"{begin} {_path_with_location(agent, *path)}"
     if path == ("model", "api_key") and agent.model is not None:
         variables = PROVIDERS[agent.model.provider].api_key
         return f"{hint} or {variables[0]}" if variables else hint
@@ -178,15 +171,19 @@ def failure_limit(settings: ExecutionConfig) -> int | None:
     return 1 if settings.fail_fast else settings.maxfail
 
 
+_Measure = Callable[[TestResult], float | None]
+_MeasureCost = Callable[[ModelCost, PriceTable], float | None]
+
+
 @dataclass
 class _BudgetLimit:
     """One limit, and what has been spent of it."""
 
     limit: float
     format: Callable[[float], str]
-    measure: Callable[[TestResult], float | None]
+    measure: _Measure
     """Returns what a case has spent; None if that is unknown."""
-    measure_cost: Callable[[ModelCost, PriceTable], float | None]
+    measure_cost: _MeasureCost
     """Returns what calls of a model have spent; None if that is unknown."""
     before: float = 0.0
     """What was spent before the first case."""
@@ -301,17 +298,11 @@ def _budget_limits(config: ExecutionConfig, currency: str) -> Iterator[_BudgetLi
             lambda result: None if result.cost is None else result.cost.total,
             amount_of,
         )
-    if config.max_tokens is not None:
-        yield _BudgetLimit(
-            config.max_tokens,
-            partial(plural, thing="token", form=",.0f"),
-            tokens_of,
-            lambda cost, _: known_tokens(cost),
-        )
-    if config.max_calls is not None:
-        yield _BudgetLimit(
-            config.max_calls,
-            partial(plural, thing="call", form=",.0f"),
-            calls_of,
-            lambda cost, _: cost.calls,
-        )
+    limits: tuple[tuple[int | None, str, _Measure, _MeasureCost], ...] = (
+        (config.max_tokens, "token", tokens_of, lambda cost, _: known_tokens(cost)),
+        (config.max_calls, "call", calls_of, lambda cost, _: cost.calls),
+    )
+    for limit, thing, measure, measure_cost in limits:
+        if limit is not None:
+            shown = partial(plural, thing=thing, form=",.0f")
+            yield _BudgetLimit(limit, shown, measure, measure_cost)
