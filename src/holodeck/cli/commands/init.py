@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import shlex
+from collections.abc import Iterable
+from importlib.resources import files as files_of
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -20,90 +22,27 @@ if TYPE_CHECKING:
 _MAX_TOOLS = 50
 _SCHEMA = ".holodeck/{kind}.schema.json"
 """What the first line of a file names, for editors."""
-_AGENT_MODULE = "my_agent"
-_AGENT_CODE = '''\
-"""The agent: any Python code that answers a message."""
-
-HOURS = {"monday": "9 to 17", "saturday": "10 to 14"}
+_MODULE = "my_agent"
 
 
-def answer(message: str) -> dict[str, object]:
-    """Answer, and report the tools that were called."""
-    day = next((day for day in HOURS if day in message.lower()), None)
-    if day is None:
-        return {"response": "Which day do you mean?", "tool_calls": []}
-    call = {"name": "opening_hours", "arguments": {"day": day}, "result": HOURS[day]}
-    return {"response": f"We are open from {HOURS[day]}.", "tool_calls": [call]}
-'''
-_EXAMPLE = f"""\
-# Run the test cases with: holodeck test FILE
-name: my agent
-backend: "{_AGENT_MODULE}:answer" # your code; or remove this line and let holodeck call a model:
-# model: {{provider: openai, name: gpt-4o-mini}} # or {{provider: local}}, which needs no key
-# instructions: {{inline: You tell the opening hours.}}
+class _Example(NamedTuple):
+    """Files that run, of which the templates are beside this package."""
 
-test_cases:
-  - name: looks the day up
-    input: When do you open on Saturday?
-    expected_tools:
-      - name: opening_hours
-        args: {{day: saturday}}
-    evaluations:
-      - metric: contains
-        value: 10 to 14
-      - metric: latency
-        max_ms: 10000
-
-  - name: asks for the day
-    input: When do you open?
-    expected_tools: [] # no tool may be called
-    evaluations:
-      - metric: contains
-        value: which day
-        ignore_case: true
-"""
-_SUITE_FILE = Path("scenarios", "example.yaml")
-_ADAPTER_CODE = '''\
-"""The adapter: calls your agent, and reports its answer and its tool calls."""
-
-from holodeck.suite import AgentResult, ToolCall
-
-HOURS = {"monday": "9 to 17", "saturday": "10 to 14"}
+    kind: str
+    file: Path
+    yaml: str
+    code: str
+    options: str = ""
 
 
-class MyAgent:
-    """Replace the body of `run` by a call of your agent."""
-
-    def run(self, input: str, context: dict[str, object] | None = None) -> AgentResult:
-        day = next((day for day in HOURS if day in input.lower()), None)
-        if day is None:
-            return AgentResult(output="Which day do you mean?", tool_calls=[])
-        call = ToolCall(name="opening_hours", arguments={"day": day}, result=HOURS[day])
-        return AgentResult(output=f"We are open from {HOURS[day]}.", tool_calls=[call])
-'''
-_SCENARIOS = """\
-# Run the scenarios with: holodeck test FILE
-suite:
-  name: opening hours
-  config:
-    default_timeout: 30 # seconds that one call of the agent may take
-    retries: 1 # after an error, not after a failed scenario
-
-scenarios:
-  - name: looks the day up
-    input: When do you open on Saturday?
-    expected_output: 10 to 14
-    expected_tools: [opening_hours]
-    expected_tool_args:
-      opening_hours: {day: saturday}
-    tags: [tools]
-
-  - name: asks for the day
-    input: When do you open?
-    expected_tools: [] # no tool may be called
-    scorers: [passfail, regex]
-    metadata: {regex_pattern: "(?i)which day"}
-"""
+_AGENT = _Example("agent", Path("agent.yaml"), "agent.yaml", "agent.py.txt")
+_SCENARIOS = _Example(
+    "suite",
+    Path("scenarios", "example.yaml"),
+    "scenarios.yaml",
+    "adapter.py.txt",
+    f" --adapter {_MODULE}:MyAgent",
+)
 _HEAD = """\
 # {what_to_do}
 # Then run the test cases with: holodeck test FILE
@@ -124,46 +63,6 @@ _CASE = """\
         max_ms: 60000
 """
 _WORKFLOW_FILE = Path(".github/workflows/holodeck.yml")
-_WORKFLOW = """\
-# Every push: the recorded answers, without a key. Every night: what the models answer today.
-# `holodeck test AGENT --record` writes the recordings; commit them.
-name: holodeck
-on:
-  push:
-  workflow_dispatch:
-  schedule:
-    - cron: "17 3 * * *"
-permissions:
-  contents: read
-jobs:
-  replay:
-    if: github.event_name == 'push'
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
-      - uses: actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c # v6.0.0
-      - run: pip install -r requirements.txt # holodeck-harness, and what the agent needs
-      - run: holodeck test AGENT --replay
-  record:
-    if: github.event_name != 'push'
-    runs-on: ubuntu-latest
-    env:
-      OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }} # the keys of your models
-    steps:
-      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
-      - uses: actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c # v6.0.0
-      - run: pip install -r requirements.txt
-      - run: holodeck test AGENT --replay
-        continue-on-error: true
-      - run: holodeck test AGENT --record all
-      - if: always()
-        run: holodeck compare previous last --agent AGENT
-      - if: always() # to be looked at, and committed if they are right
-        uses: actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2
-        with:
-          name: recordings
-          path: "**/recordings"
-"""
 _ANY_VALUE = "{regex: '[\\s\\S]+'} # any value; write the right one"
 _FILL_IN = "Fill in 'input' and 'value' of each test case, and remove its 'skip'."
 _CONFIRM = (
@@ -201,36 +100,38 @@ def init(
 
     if question is not None and (target is None or not question.strip()):
         raise click.UsageError("--ask needs a text, and with --from the agent to ask")
-    if ci:
-        if target is not None or suite:
-            raise click.UsageError("--ci writes a workflow; remove it, or --from and --suite")
-        _write_workflow(agent_config, context.ensure_object(CliContext))
-        return
-    if suite:
-        if target is not None:
-            raise click.UsageError("--suite writes an example; remove it or --from")
-        is_default = context.get_parameter_source("agent_config") is ParameterSource.DEFAULT
-        _write_suite(_SUITE_FILE if is_default else agent_config, context)
-        return
-    if not is_yaml(agent_config):
-        raise click.UsageError(f"{str(agent_config)!r} is no YAML file; name it agent.yaml, say")
+    if ci and (target is not None or suite):
+        raise click.UsageError("--ci writes a workflow; remove it, or --from and --suite")
+    if suite and target is not None:
+        raise click.UsageError("--suite writes an example; remove it or --from")
     cli_context = context.ensure_object(CliContext)
-    files = {agent_config: _EXAMPLE}
-    found = None
+    if ci:
+        _write_workflow(agent_config, cli_context)
+        return
+    example = _SCENARIOS if suite else _AGENT
+    is_default = context.get_parameter_source("agent_config") is ParameterSource.DEFAULT
+    file = example.file if is_default else agent_config
+    if not is_yaml(file):
+        raise click.UsageError(f"{str(file)!r} is no YAML file; name it {example.file}, say")
+    folder = Path() if suite else file.parent
+    command = f"holodeck test {shlex.quote(str(file))}{example.options}"
     if target is None:
-        files[agent_config.parent / f"{_AGENT_MODULE}.py"] = _AGENT_CODE
-    _require_new(files)
-    if target is not None:
-        found, answer = _load(target, agent_config.absolute().parent, question)
-        files = {agent_config: _render(target, found, question, answer, cli_context.redactor)}
-    command = f"holodeck test {shlex.quote(str(agent_config))}"
-    _write_files(files, "agent", agent_config.parent, command, cli_context)
-    if found is None:
+        files = {file: _template(example.yaml), folder / f"{_MODULE}.py": _template(example.code)}
+        _require_new(files)
+        _write_files(files, example.kind, folder, command, cli_context)
         echo(cli_context.clean(f"Next: {command}"))
         return
+    _require_new([file])
+    found, answer = _load(target, file.absolute().parent, question)
+    text = _render(target, found, question, answer, cli_context.redactor)
+    _write_files({file: text}, example.kind, folder, command, cli_context)
     echo(cli_context.clean(f"Found {found}"))
     to_do = "fill in the three test cases" if question is None else "confirm the test case"
     echo(cli_context.clean(f"Next: {to_do}, then run: {command}"))
+
+
+def _template(name: str) -> str:
+    return files_of("holodeck.cli").joinpath("templates", name).read_text("utf-8")
 
 
 def _write_files(
@@ -254,20 +155,6 @@ def _write_files(
     echo(context.clean(f"Wrote {', '.join(names)} and {last}" if names else f"Wrote {last}"))
 
 
-def _write_suite(file: Path, context: click.Context) -> None:
-    """Write a file of scenarios, and the adapter that they pass with."""
-    from holodeck.config.cases.suite_files import is_yaml
-
-    if not is_yaml(file):
-        raise click.UsageError(f"{str(file)!r} is no YAML file; name it {_SUITE_FILE}, say")
-    code = Path(f"{_AGENT_MODULE}.py")
-    _require_new({file: _SCENARIOS, code: _ADAPTER_CODE})
-    command = f"holodeck test {shlex.quote(str(file))} --adapter {_AGENT_MODULE}:MyAgent"
-    cli_context = context.ensure_object(CliContext)
-    _write_files({file: _SCENARIOS, code: _ADAPTER_CODE}, "suite", Path(), command, cli_context)
-    echo(cli_context.clean(f"Next: {command}"))
-
-
 def _write_workflow(agent_config: Path, context: CliContext) -> None:
     """Write the workflow that tests an agent with its recordings."""
     from holodeck import errors
@@ -276,20 +163,20 @@ def _write_workflow(agent_config: Path, context: CliContext) -> None:
         raise errors.FileNotFoundError(
             str(agent_config), "is not there; write it with holodeck init"
         )
-    _require_new({_WORKFLOW_FILE: _WORKFLOW})
+    _require_new([_WORKFLOW_FILE])
     agent = shlex.quote(str(agent_config))
-    _write(_WORKFLOW_FILE, _WORKFLOW.replace("AGENT", agent))
+    _write(_WORKFLOW_FILE, _template("workflow.yml").replace("AGENT", agent))
     echo(context.clean(f"Wrote {_WORKFLOW_FILE}"))
     echo(context.clean(f"Next: holodeck test {agent} --record, then commit both"))
 
 
-def _require_new(files: "dict[Path, str]") -> None:
+def _require_new(paths: Iterable[Path]) -> None:
     """Raise ConfigError if any of the files exists."""
     from holodeck.errors import ConfigError
 
-    for file in files:
-        if file.exists() or file.is_symlink():
-            raise ConfigError(str(file), "exists and is not overwritten; name another file")
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise ConfigError(str(path), "exists and is not overwritten; name another file")
 
 
 def _load(
