@@ -227,8 +227,8 @@ class GrowingRun:
         page = page_of(self._redactor.redact_report(report_of(run)))
         if not is_running:
             return page
-        done = f"{len(self._cases)} of {run.planned} ended: {page.verdict_text}"
-        return replace(page, verdict="running", verdict_text=done, notes=())
+        done = f"{len(self._cases)} of {run.planned} ended: {page.counts}"
+        return replace(page, verdict="running", counts=done, notes=())
 
 
 class _Server(ThreadingHTTPServer):

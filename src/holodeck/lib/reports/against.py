@@ -130,8 +130,8 @@ def pair_lines(pair: Pair, place: str) -> list[str]:
     took = f" (A {times[0]}, B {times[1]})" if pair.latency_ms.delta is not None else ""
     trajectories = pair.trajectories
     is_alike = trajectories.state == "same" and trajectories.agents != "parted"
-    is_alike = is_alike and pair.verdict is PairVerdict.BOTH
-    details = [] if is_alike else [f"    {line}" for line in detail_lines(pair)]
+    is_told = not is_alike or pair.verdict is not PairVerdict.BOTH
+    details = [f"    {line}" for line in detail_lines(pair)] if is_told else []
     return [f"{place} {word} {pair_name(pair)}{took}", *details]
 
 
@@ -252,20 +252,16 @@ def total_rows(report: ComparisonReport) -> Iterator[TotalRow]:
         if total is not None:
             unknown = f", unknown for {total.unknown}" if total.unknown else ""
             pairs = plural(total.pairs, "pair") + unknown
-            change = _change(total)
-            if total.interval is not None and total.first != total.second:
-                change = "{:+.2f} ({:+.2f} to {:+.2f})".format(
-                    total.second - total.first, *total.interval
-                )
-            yield TotalRow(name, shown(total.first), shown(total.second), change, pairs)
+            yield TotalRow(name, shown(total.first), shown(total.second), _change(total), pairs)
 
 
 def _change(total: Total) -> str:
-    if total.first == total.second:
+    change = total.second - total.first
+    if not change:
         return "same"
-    if not total.first:
-        return "new"
-    return f"{100 * (total.second - total.first) / total.first:+.0f}%"
+    if total.interval is not None:
+        return "{:+.2f} ({:+.2f} to {:+.2f})".format(change, *total.interval)
+    return f"{100 * change / total.first:+.0f}%" if total.first else "new"
 
 
 def _by_verdict(report: ComparisonReport) -> Iterator[tuple[PairVerdict, list[Pair]]]:
@@ -407,13 +403,9 @@ _PAIR_HEADER = ("Case", "A", "B", "Tool Calls", "Latency A", "Latency B", "Token
 
 
 def _pair_row(pair: Pair) -> list[str]:
-    cells = [pair_name(pair)]
-    cells += [
-        "–" if outcome is None else outcome.replace("_", " ")
-        for outcome in (pair.first, pair.second)
-    ]
-    is_run = _has_two_results(pair)
-    cells.append(_STATES[pair.trajectories.state] if is_run else "–")
+    outcomes = ((outcome or "–").replace("_", " ") for outcome in (pair.first, pair.second))
+    state = _STATES[pair.trajectories.state] if _has_two_results(pair) else "–"
+    cells = [pair_name(pair), *outcomes, state]
     for numbers, unit in ((pair.latency_ms, " ms"), (pair.tokens, "")):
         cells += [_number(number, unit) for number in (numbers.first, numbers.second)]
     return [inline(cell) for cell in cells]

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
+from typing import TypeVar
 
 from holodeck.lib.conversation.messages import transcript_of
 from holodeck.lib.reports.costs import describe_cost
@@ -17,7 +19,9 @@ from holodeck.lib.reports.markdown import (
 )
 from holodeck.lib.support.text import one_line, plural, shorten_list
 from holodeck.models.cases.messages import messages_of
-from holodeck.models.results.outcome import CriterionRow, ModelCost, RaisedError
+from holodeck.models.results.evidence import RecordedSpan
+from holodeck.models.results.outcome import CriterionRow, ModelCost, ModelRequest, RaisedError
+from holodeck.models.results.turn import HandledRequest
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     NO_RESULT,
@@ -44,6 +48,7 @@ _MAX_ROWS = 50
 _MAX_CELL = 120
 _LONG = 500
 Part = TestResult | TurnResult
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -193,17 +198,17 @@ class CaseSection:
     def _calls(self, calls: list[ToolInvocation], *, is_tapped: bool) -> Iterator[str]:
         header = ("Call", "Tool", "Arguments", "Result", "Time", "Agent")
         has_agents = any(call.agent is not None for call in calls)
-        yield from table(
-            header,
-            (
-                (
-                    *_call_row(number, call, is_tapped=is_tapped),
-                    inline(call.agent or "unknown") if has_agents else "",
-                )
-                for number, call in enumerate(calls[:_MAX_ROWS], 1)
-            ),
-        )
-        yield from _more(len(calls), "call")
+
+        def row(number: int, call: ToolInvocation) -> Sequence[str]:
+            outcome = f"❌ {inline(call.error, _MAX_CELL)}" if call.error else _cell(call.result)
+            if is_tapped and call.error == NO_RESULT:
+                outcome = "requested; the tap saw no result"
+            name = inline(call.name) + (f" ({call.stub})" if call.stub else "")
+            agent = inline(call.agent or "unknown") if has_agents else ""
+            took = _milliseconds(call.duration_ms)
+            return str(number), name, _cell(call.args), outcome, took, agent
+
+        yield from _first_rows(header, calls, row, "call")
         for number, call in enumerate(calls[:_MAX_ROWS], 1):
             if call.raised is not None:
                 yield from self._raised(f"Call {number}, raised", call.raised)
@@ -321,22 +326,21 @@ def _spans(part: Part) -> Iterator[str]:
     """Yield the checks of spans, and the spans that were seen."""
     yield from _checks_table([check for check in part.tool_checks if check.kind == "trace"])
     spans = [] if part.trace is None else part.trace.spans
-    rows = (
-        (
-            inline(span.name, _MAX_CELL),
-            span.status,
-            f"{span.duration_ms:.4g}ms",
-            _cell(span.attributes),
-        )
-        for span in spans[:_MAX_ROWS]
-    )
-    yield from table(("Span", "Status", "Time", "Attributes"), rows)
-    yield from _more(len(spans), "span")
+
+    def row(_: int, span: RecordedSpan) -> Sequence[str]:
+        took = f"{span.duration_ms:.4g}ms"
+        return inline(span.name, _MAX_CELL), span.status, took, _cell(span.attributes)
+
+    yield from _first_rows(("Span", "Status", "Time", "Attributes"), spans, row, "span")
 
 
-def _more(count: int, what: str) -> Iterator[str]:
-    if count > _MAX_ROWS:
-        yield from (f"*… and {plural(count - _MAX_ROWS, f'more {what}')}.*", "")
+def _first_rows(
+    header: Sequence[str], items: Sequence[T], row: Callable[[int, T], Sequence[str]], what: str
+) -> Iterator[str]:
+    """Yield a table of the first items, by their number from 1, and how many more there are."""
+    yield from table(header, starmap(row, enumerate(items[:_MAX_ROWS], 1)))
+    if len(items) > _MAX_ROWS:
+        yield from (f"*… and {plural(len(items) - _MAX_ROWS, f'more {what}')}.*", "")
 
 
 def _called_tools(part: Part) -> str:
@@ -370,15 +374,6 @@ def _checks_table(checks: Sequence[ToolCheck]) -> Iterable[str]:
         for check in checks
     )
     return table(("Expectation", "Status", "Reason"), rows)
-
-
-def _call_row(number: int, call: ToolInvocation, *, is_tapped: bool) -> tuple[str, ...]:
-    outcome = f"❌ {inline(call.error, _MAX_CELL)}" if call.error else _cell(call.result)
-    if is_tapped and call.error == NO_RESULT:
-        outcome = "requested; the tap saw no result"
-    took = _milliseconds(call.duration_ms)
-    name = inline(call.name) + (f" ({call.stub})" if call.stub else "")
-    return str(number), name, _cell(call.args), outcome, took
 
 
 def _cell(value: object) -> str:
@@ -429,26 +424,27 @@ def _metric_status(row: MetricResult) -> str:
 
 def _handled_table(result: TestResult) -> Iterator[str]:
     """Yield the requests that a scripted model answered, or that have faults."""
-    requests = enumerate(result.handled_requests[:_MAX_ROWS], 1)
-    rows = ((str(number), str(request) or "–") for number, request in requests)
-    yield from table(("Request", "Answer"), rows)
-    yield from _more(len(result.handled_requests), "request")
+
+    def row(number: int, request: HandledRequest) -> Sequence[str]:
+        return str(number), str(request) or "–"
+
+    yield from _first_rows(("Request", "Answer"), result.handled_requests, row, "request")
 
 
 def _requests_table(result: TestResult) -> Iterator[str]:
     """Yield the requests that a tap saw."""
-    rows = (
-        (
+
+    def row(number: int, request: ModelRequest) -> Sequence[str]:
+        return (
             str(number),
             inline(request.model or "–"),
             "no response" if request.status is None else str(request.status),
             "–" if request.token_usage is None else str(request.token_usage.total_tokens),
             _milliseconds(request.elapsed_ms),
         )
-        for number, request in enumerate(result.model_requests[:_MAX_ROWS], 1)
-    )
-    yield from table(("Model Request", "Model", "Status", "Tokens", "Time"), rows)
-    yield from _more(len(result.model_requests), "request")
+
+    header = ("Model Request", "Model", "Status", "Tokens", "Time")
+    yield from _first_rows(header, result.model_requests, row, "request")
 
 
 def _verdict(passed: bool | None) -> str:

@@ -231,23 +231,19 @@ def write_report_text(text: str | Iterable[str], path: Path, shown: Path | None 
         raise ReportError(f"the report cannot be written to {shown or path}: {reason}") from error
 
 
-def _open_special_file(target: Path) -> int:
-    """Open a pipe or device; wait a moment for a process that reads from the pipe."""
+def _write_special_file(data: bytes, target: Path) -> None:
+    """Write to a pipe or device; a pipe without a reader, after a moment, is an error."""
     deadline = time.monotonic() + PIPE_TIMEOUT_S
     while True:
         try:
-            return os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+            descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+            break
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
             if time.monotonic() >= deadline:
                 raise OSError(errno.ENXIO, "no process reads from it") from error
         time.sleep(0.01)
-
-
-def _write_special_file(data: bytes, target: Path) -> None:
-    """Write to a pipe or device; a pipe without a reader is an error instead of a long wait."""
-    descriptor = _open_special_file(target)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

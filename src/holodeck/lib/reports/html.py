@@ -1,7 +1,7 @@
 """A report, or a comparison, as an HTML page: no server, no network, any text shown as it is."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from holodeck.lib.reports.against import (
     comparison_notes,
@@ -26,7 +26,6 @@ from holodeck.models.records.comparison import ComparisonReport, Pair, PairVerdi
 from holodeck.models.records.record import CaseTrend, PastOutcome, RunLine, RunTrends
 from holodeck.models.results.outcome import Outcome
 from holodeck.models.test_result import TestReport, TestResult
-from holodeck.models.token_usage import Cost
 
 _MAX_REASON = 300
 _MAX_INPUT = 200
@@ -52,10 +51,13 @@ def page_of(
         trends: For each result, how its case ended in recorded runs; empty if that is unknown.
     """
     not_passed = [result for result in report.results if not result.outcome.is_pass]
+    past = [
+        [point.model_dump(mode="json", exclude={"reason"}) for point in trend] for trend in trends
+    ]
     return Page(
         title=f"{kind}: {report.agent_name}",
         verdict=verdict_of(report),
-        verdict_text=", ".join(
+        counts=", ".join(
             [
                 plural(report.summary.total_tests, thing),
                 *count_outcomes(report.summary.outcomes).values(),
@@ -71,14 +73,7 @@ def page_of(
         cases=(page_case(result) for result in report.results),
         not_passed=len(not_passed),
         listed=[row_of(result) for result in not_passed[:MAX_LISTED]],
-        more={
-            "trends": [
-                [point.model_dump(mode="json", exclude={"reason"}) for point in trend]
-                for trend in trends
-            ]
-        }
-        if trends
-        else {},
+        more={"trends": past} if past else {},
     )
 
 
@@ -88,11 +83,15 @@ def verdict_of(report: TestReport) -> str:
         return "interrupted"
     if report.stopped is not None:
         return "stopped"
-    if not report.ran:
+    return _verdict(report.ran, report.summary.outcomes, passed=report.passed)
+
+
+def _verdict(ran: int, outcomes: Mapping[str, int], *, passed: bool) -> str:
+    if not ran:
         return "nothing ran"
-    if report.passed:
+    if passed:
         return "passed"
-    return "failed" if Outcome.FAILED in report.summary.outcomes else "undecided"
+    return "failed" if Outcome.FAILED in outcomes else "undecided"
 
 
 def _facts(report: TestReport) -> Iterator[tuple[str, str]]:
@@ -118,13 +117,10 @@ def _figures(report: TestReport) -> Iterator[tuple[str, str]]:
     summary = report.summary
     yield "Pass rate", percent(summary.pass_rate, 1)
     yield "Wall time", f"{summary.wall_time_ms / 1000:,.1f} s"
-    for title, text in model_usage(summary):
-        yield title, text if summary.cost is None or title != COST else _amount(summary.cost)
-
-
-def _amount(cost: Cost) -> str:
-    """Return the cost as a number; what it consists of is among the facts."""
-    return money(cost.total, cost.currency)
+    usage = dict(model_usage(summary))
+    if summary.cost is not None:  # what it consists of is among the facts
+        usage[COST] = money(summary.cost.total, summary.cost.currency)
+    yield from usage.items()
 
 
 def _notes(report: TestReport) -> Iterator[str]:
@@ -201,8 +197,10 @@ def page_of_runs(trends: RunTrends) -> Page:
     return Page(
         title=f"Runs: {', '.join(agents)}",
         kind="runs",
-        verdict=_verdict_of_run(last),
-        verdict_text=f"{plural(len(trends.runs), 'run')}, {plural(len(trends.cases), 'test case')},"
+        verdict=last.state
+        if last.state != "finished"
+        else _verdict(last.ran, last.outcomes, passed=last.passed == last.ran),
+        counts=f"{plural(len(trends.runs), 'run')}, {plural(len(trends.cases), 'test case')},"
         f" {changed} with a change, {flaky} flaky",
         figures=list(_figures_of_runs(trends.runs)),
         notes=trends.notes,
@@ -212,17 +210,6 @@ def page_of_runs(trends: RunTrends) -> Page:
         listed=[_trend_row(trend, trends) for trend in failing[:MAX_LISTED]],
         more={"runs": [run.model_dump(mode="json") for run in trends.runs]},
     )
-
-
-def _verdict_of_run(run: RunLine) -> str:
-    """Return a word about a run among others, as `verdict_of` does about one alone."""
-    if run.state != "finished":
-        return run.state
-    if not run.ran:
-        return "nothing ran"
-    if run.passed == run.ran:
-        return "passed"
-    return "failed" if Outcome.FAILED in run.outcomes else "undecided"
 
 
 def _figures_of_runs(runs: Sequence[RunLine]) -> Iterator[tuple[str, str]]:
@@ -292,7 +279,7 @@ def generate_html_comparison(report: ComparisonReport) -> str:
             title=f"Comparison: {report.second.name}",
             kind="comparison",
             verdict="regressions" if broken else verdict,
-            verdict_text="; ".join(f"{title}: {count}" for title, count in count_rows(report)),
+            counts="; ".join(f"{title}: {count}" for title, count in count_rows(report)),
             facts=[*facts, *(("Changed", change) for change in report.changes)],
             figures=[
                 (row.name.capitalize(), f"{row.first} → {row.second} ({row.change})")
@@ -362,9 +349,8 @@ def _pair_case(report: ComparisonReport, pair: Pair) -> PageCase:
 
 
 def _new_case(result: TestResult) -> PageCase:
-    return _lone_case(
-        result, "new_failure" if result.outcome is Outcome.FAILED else "new", "second"
-    )
+    verdict = "new_failure" if result.outcome is Outcome.FAILED else "new"
+    return _lone_case(result, verdict, "second")
 
 
 def _lone_case(result: TestResult, verdict: str, side: str) -> PageCase:
@@ -373,10 +359,9 @@ def _lone_case(result: TestResult, verdict: str, side: str) -> PageCase:
 
 def _reason(pair: Pair) -> str:
     """Return what a reader should know first of the pair."""
-    if pair.verdict is not PairVerdict.BOTH and pair.second_reasons:
-        return f"B: {pair.second_reasons[0]}"
-    if pair.verdict is not PairVerdict.BOTH and pair.first_reasons:
-        return f"A: {pair.first_reasons[0]}"
+    for who, reasons in (("B", pair.second_reasons), ("A", pair.first_reasons)):
+        if pair.verdict is not PairVerdict.BOTH and reasons:
+            return f"{who}: {reasons[0]}"
     is_parted = pair.trajectories.state == "parted"
     return describe_trajectories(pair.trajectories) if is_parted else pair.input
 

@@ -15,7 +15,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from holodeck.lib.reports.failures import explain, explained_lines
 from holodeck.lib.reports.locations import path_in_checkout, place_of
 from holodeck.lib.reports.markdown import json_text
-from holodeck.lib.support.text import one_line, plural, printable, shorten_middle
+from holodeck.lib.reports.summary import count_ran
+from holodeck.lib.support.text import one_line, printable, shorten_middle
 from holodeck.models.test_result import (
     Outcome,
     PartResult,
@@ -76,8 +77,7 @@ def why_incomplete(report: TestReport) -> str | None:
     if report.stopped is not None:
         return report.stopped
     if report.interrupted:
-        ran = report.ran if report.planned_tests is None else f"{report.ran} of"
-        return f"interrupted: {ran} {plural(report.planned_tests or 0, 'test')} ran"
+        return f"interrupted: {count_ran(report)} ran"
     return None if report.ran else "no test ran"
 
 
@@ -148,8 +148,12 @@ def _add_earlier(case: Element, prefix: str, run: TestResult) -> None:
 
 
 def _problem(result: TestResult) -> dict[str, str]:
-    """Return the attributes that say why a run did not pass."""
-    return {"type": _name(_kind(result)), "message": _message(result.reasons())}
+    """Return why a run did not pass: the check that decided, such as a metric, and the reasons."""
+    kind = "agent_error"
+    if result.outcome is not Outcome.AGENT_ERROR:
+        checks = (reason.check for reason in result.detailed_reasons())
+        kind = next(filter(None, checks), result.outcome.value)
+    return {"type": _name(kind), "message": _message(result.reasons())}
 
 
 def _add(parent: Element, tag: str, attributes: Mapping[str, str], text: str = "") -> Element:
@@ -159,14 +163,6 @@ def _add(parent: Element, tag: str, attributes: Mapping[str, str], text: str = "
     )
     element.text = printable(shorten_middle(text, _MAX_TEXT)) or None
     return element
-
-
-def _kind(result: TestResult) -> str:
-    """Return the check that decided, such as the metric that failed."""
-    if result.outcome is Outcome.AGENT_ERROR:
-        return "agent_error"
-    checks = (reason.check for reason in result.detailed_reasons())
-    return next(filter(None, checks), result.outcome.value)
 
 
 def _details(result: TestResult) -> Iterator[str]:

@@ -27,7 +27,7 @@ from holodeck.lib.reports.markdown import (
     note_lines,
     table,
 )
-from holodeck.lib.reports.summary import count_outcomes, model_usage
+from holodeck.lib.reports.summary import count_outcomes, count_ran, model_usage
 from holodeck.lib.support.text import percent, plural
 from holodeck.models.config import ReportDetail
 from holodeck.models.test_result import Outcome, TestReport, TestResult
@@ -81,11 +81,7 @@ def _head(report: TestReport, limit: int) -> Iterator[str]:
     yield from (f"# Test Report: {inline(report.agent_name)}", "")
     yield from (f"{'✅' if report.passed else '❌'} {_verdict(report)}", "")
     if report.interrupted:
-        planned = report.planned_tests
-        of = "" if planned is None else f" of {planned}"
-        tests = plural(report.ran if planned is None else planned, "test")
-        ran = f"{report.ran}{of} {tests.split()[1]}"
-        yield from (f"**Interrupted: {ran} ran.**", "")
+        yield from (f"**Interrupted: {count_ran(report)} ran.**", "")
     if report.stopped is not None:
         yield from (f"**Stopped: {inline(report.stopped, limit)}**", "")
     if report.selection is not None:

@@ -87,7 +87,10 @@ def _report(runs: Sequence[MergedRun], results: Sequence[TestResult]) -> TestRep
         summary=summarize(results, _busy_ms(runs)),
         timestamp=max(run.timestamp for run in runs),
         holodeck_version=_joined(run.holodeck_version for run in runs),
-        environment=_environment(runs),
+        environment={
+            name: _joined(run.environment.get(name, "") for run in runs)
+            for name in dict.fromkeys(name for run in runs for name in run.environment)
+        },
         interrupted=any(run.interrupted for run in runs),
         stopped="; ".join([*missing, *stops]) or None,
         stopped_by=kinds.pop() if len(kinds) == 1 and not missing else None,
@@ -118,24 +121,14 @@ def _split(source: NamedReport) -> Iterator[tuple[AgentKey, _Part]]:
 
 def _run_of(report: TestReport) -> MergedRun:
     origin = report.origin or RunOrigin()
+    shared = MergedRun.model_fields.keys() & TestReport.model_fields.keys() - {"origin"}
     return MergedRun(
         label=report.agent_name,
-        agent_name=report.agent_name,
-        agent_config_path=report.agent_config_path,
-        holodeck_version=report.holodeck_version,
-        timestamp=report.timestamp,
         wall_time_ms=report.summary.wall_time_ms,
         origin=origin,
         exit_code=_exit_code(report, origin.exit_code),
         tests=len(report.results),
-        environment=report.environment,
-        selection=report.selection,
-        interrupted=report.interrupted,
-        stopped=report.stopped,
-        stopped_by=report.stopped_by,
-        planned_tests=report.planned_tests,
-        notes=report.notes,
-        prompts=report.prompts,
+        **{name: getattr(report, name) for name in shared},
     )
 
 
@@ -281,11 +274,6 @@ def _time(run: MergedRun) -> datetime:
             "--merge", f"{run.title}: the timestamp {run.timestamp[:80]!r} is not a time"
         ) from error
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-
-
-def _environment(runs: Sequence[MergedRun]) -> dict[str, str]:
-    names = dict.fromkeys(name for run in runs for name in run.environment)
-    return {name: _joined(run.environment.get(name, "") for run in runs) for name in names}
 
 
 def _joined(values: Iterable[str]) -> str:

@@ -30,6 +30,11 @@ _SCRIPTS = (
     "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "compare.js", "runs.js",
     "live.js", "main.js",
 )  # fmt: skip
+_INDEX = (
+    "kind", "title", "verdict", "counts", "thing", "facts", "figures", "notes", "conclusions",
+    "currency", "metrics", "outcomes",
+)  # fmt: skip
+"""What a page says before its cases."""
 _MAX_NAME = 200
 MAX_LISTED = 100
 """Cases that a page lists for browsers without scripts."""
@@ -50,8 +55,7 @@ class Page:
     title: str
     verdict: str
     """One word, such as "passed"."""
-    verdict_text: str
-    """The counts."""
+    counts: str
     cases: Iterable[PageCase]
     not_passed: int = 0
     """How many of them did not pass."""
@@ -92,9 +96,7 @@ def render_page(page: Page) -> str:
         index.add(f"{', ' if number else ''}{json.dumps(case.row)}")
         if cases.is_empty:
             starts.append(number)
-            cases.add(case.line)
-        else:
-            cases.add("\n" + case.line)
+        cases.add(case.line if cases.is_empty else "\n" + case.line)
         size += len(case.line)
         if size >= CHUNK_CHARACTERS:
             parts.append(cases.end())
@@ -107,21 +109,7 @@ def render_page(page: Page) -> str:
 
 def index_of(page: Page) -> dict[str, Json]:
     """Return what the page is about, without its cases."""
-    return {
-        "kind": page.kind,
-        "title": page.title,
-        "verdict": page.verdict,
-        "counts": page.verdict_text,
-        "thing": page.thing,
-        "facts": page.facts,
-        "figures": page.figures,
-        "notes": page.notes,
-        "conclusions": page.conclusions,
-        "currency": page.currency,
-        "metrics": page.metrics,
-        "outcomes": page.outcomes,
-        **page.more,
-    }
+    return {**{name: getattr(page, name) for name in _INDEX}, **page.more}
 
 
 class _Block:
@@ -154,7 +142,7 @@ def json_line(model: BaseModel, **more: Json) -> str:
 def _summary(page: Page) -> Iterator[str]:
     """Yield what readers without scripts see."""
     yield f"<h1>{_text(page.title)}</h1>"
-    yield f"<p><strong>{_text(page.verdict.capitalize())}:</strong> {_text(page.verdict_text)}</p>"
+    yield f"<p><strong>{_text(page.verdict.capitalize())}:</strong> {_text(page.counts)}</p>"
     for note in (*page.notes, *page.conclusions):
         yield f"<p>{'<br>'.join(_text(line, 2_000) for line in note.splitlines())}</p>"
     yield "<dl>"

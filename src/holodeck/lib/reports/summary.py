@@ -9,13 +9,7 @@ from holodeck.errors import ExitCode, worst_exit_code
 from holodeck.lib.reports.costs import describe_cost, total_cost
 from holodeck.lib.support.text import plural
 from holodeck.models.results.outcome import RecordingUse
-from holodeck.models.test_result import (
-    Outcome,
-    Repeats,
-    ReportSummary,
-    TestReport,
-    TestResult,
-)
+from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
 Estimator = Callable[[int, int, int], float]
@@ -49,9 +43,11 @@ def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary
         if row.score is not None:
             scores.setdefault(row.metric_name, []).append(row.score)
     repeats = [result.repeats for result in results if result.repeats is not None]
-    repeated = [(case.passed, case.planned) for case in repeats]
-    if not all(map(_is_whole, repeats)):
-        repeated = []
+    are_whole = all(
+        len(case.runs) == case.planned and all(run.outcome in _DECIDED for run in case.runs)
+        for case in repeats
+    )
+    repeated = [(case.passed, case.planned) for case in repeats] if are_whole else []
     skipped = outcomes.get(Outcome.SKIPPED, 0)
     passed, ran = sum(result.passed for result in results), len(results) - skipped
     return ReportSummary(
@@ -66,39 +62,40 @@ def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary
         outcomes=dict(outcomes),
         metrics_evaluated={name: len(values) for name, values in scores.items()},
         metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
-        average_scores={name: _mean(values) for name, values in scores.items()},
+        average_scores={name: fmean(values) for name, values in scores.items()},
         standard_errors={
             name: _standard_error(values) for name, values in scores.items() if values[1:]
         },
-        token_usage=_sum_of(run.token_usage for run in runs if run.token_usage is not None),
+        token_usage=sum((run.token_usage for run in runs if run.token_usage), TokenUsage()),
         unknown_token_usage=sum(
-            any(run.token_usage is None and run.agent_time_ms is not None for run in case_runs)
-            for case_runs in (result.single_runs for result in results)
+            any(
+                run.token_usage is None and run.agent_time_ms is not None
+                for run in result.single_runs
+            )
+            for result in results
         ),
         pass_at_k=_mean_estimates(repeated, pass_any),
         pass_all_k=_mean_estimates(repeated, pass_all),
         judge_calls=sum(cost.calls for cost in judges),
-        judge_usage=_sum_of(cost.tokens for cost in judges),
+        judge_usage=sum((cost.tokens for cost in judges), TokenUsage()),
         cost=total_cost(results),
         recordings=_sum_of_recordings(run.recording for run in runs),
         simulator_calls=sum(cost.calls for cost in simulators),
-        simulator_usage=_sum_of(cost.tokens for cost in simulators),
+        simulator_usage=sum((cost.tokens for cost in simulators), TokenUsage()),
     )
 
 
 def _sum_of_recordings(uses: Iterable[RecordingUse | None]) -> RecordingUse | None:
     known = [use for use in uses if use is not None]
+    if not known:
+        return None
     models = {use.model for use in known if use.replayed}
-    return (
-        RecordingUse(
-            replayed=sum(use.replayed for use in known),
-            live=sum(use.live for use in known),
-            unused=sum(use.unused for use in known),
-            recorded=min((use.recorded for use in known if use.recorded), default=None),
-            model=models.pop() if len(models) == 1 else None,
-        )
-        if known
-        else None
+    return RecordingUse(
+        replayed=sum(use.replayed for use in known),
+        live=sum(use.live for use in known),
+        unused=sum(use.unused for use in known),
+        recorded=min((use.recorded for use in known if use.recorded), default=None),
+        model=models.pop() if len(models) == 1 else None,
     )
 
 
@@ -110,11 +107,6 @@ def describe_recordings(use: RecordingUse) -> str:
     return f"{use.replayed:,} replayed, {use.live:,} live{day}{model}{unused}"
 
 
-def _is_whole(repeats: Repeats) -> bool:
-    all_ran = len(repeats.runs) == repeats.planned
-    return all_ran and all(run.outcome in _DECIDED for run in repeats.runs)
-
-
 def _mean_estimates(repeated: Sequence[tuple[int, int]], estimator: Estimator) -> dict[int, float]:
     """Return the mean for each k; a repeated case is how often it passed and how often it ran."""
     fewest = min((ran for _, ran in repeated), default=0)
@@ -122,15 +114,6 @@ def _mean_estimates(repeated: Sequence[tuple[int, int]], estimator: Estimator) -
         k: fmean(estimator(passed, ran, k) for passed, ran in repeated)
         for k in range(1, fewest + 1)
     }
-
-
-def _sum_of(usages: Iterable[TokenUsage]) -> TokenUsage:
-    usages = list(usages)
-    return TokenUsage(
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        completion_tokens=sum(usage.completion_tokens for usage in usages),
-        total_tokens=sum(usage.total_tokens for usage in usages),
-    )
 
 
 _COUNTED = {
@@ -152,6 +135,16 @@ def count_outcomes(outcomes: Mapping[str, int]) -> dict[Outcome, str]:
         for outcome, word in _COUNTED.items()
         if (count := outcomes.get(outcome, 0))
     }
+
+
+def count_ran(report: TestReport) -> str:
+    """Return such as `3 of 5 tests`, of a run that was interrupted."""
+    planned = report.planned_tests
+    return (
+        plural(report.ran, "test")
+        if planned is None
+        else f"{report.ran} of {plural(planned, 'test')}"
+    )
 
 
 COST = "Cost"
@@ -178,13 +171,9 @@ def model_usage(summary: ReportSummary) -> Iterator[tuple[str, str]]:
         yield COST, describe_cost(summary.cost)
 
 
-def _mean(scores: Sequence[float]) -> float:
-    return fsum(scores) / len(scores)
-
-
 def _standard_error(scores: Sequence[float]) -> float:
     """Return that of the mean; `statistics` would compute with fractions, which is slow."""
-    mean = _mean(scores)
+    mean = fmean(scores)
     variance = fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
     return sqrt(variance / len(scores))
 

@@ -88,13 +88,10 @@ def make_dataframe(rows: Iterable[Row], columns: Mapping[str, str]) -> "DataFram
         for row in rows
     ]
     frame = pd.DataFrame(cleaned, columns=list(columns), dtype=object)
-    times = {
-        name: pd.to_datetime(frame[name], utc=True, format="ISO8601").astype(_TIME)
-        for name, dtype in columns.items()
-        if dtype == _TIME
-    }
-    others = {name: dtype for name, dtype in columns.items() if dtype != _TIME}
-    return frame.astype(others).assign(**times)
+    for name in columns:
+        if columns[name] == _TIME:
+            frame[name] = pd.to_datetime(frame[name], utc=True, format="ISO8601")
+    return frame.astype(dict(columns))
 
 
 def cases_dataframe(report: TestReport) -> "DataFrame":
@@ -170,28 +167,17 @@ def _metric_rows(report: TestReport, result: TestResult) -> Iterator[Row]:
     runs = [result] if result.repeats is None else result.repeats.runs
     for number, run in enumerate(runs, 1):
         place = {**_place(report, result), "repetition": number if result.repeats else None}
-        for turn_number, turn in enumerate(run.turns, 1):
-            for row in turn.metric_results:
-                yield {**place, "turn": turn_number, **_metric_cells(row)}
-        for row in run.metric_results:
-            yield {**place, **_metric_cells(row)}
+        for turn, part in (*enumerate(run.turns, 1), (None, run)):
+            for row in part.metric_results:
+                yield {**place, "turn": turn, **_metric_cells(row)}
 
 
 def _metric_cells(row: MetricResult) -> Row:
-    return {
+    same = {name: value for name, value in vars(row).items() if name in METRIC_COLUMNS}
+    return same | {
         "metric": row.metric_name,
-        "kind": row.kind,
-        "score": row.score,
-        "threshold": row.threshold,
-        "passed": row.passed,
-        "required": row.required,
-        "inconclusive": row.inconclusive,
-        "raw_score": row.raw_score,
-        "raw_scale": row.raw_scale,
         "reason": row.reasoning,
-        "error": row.error,
         "judge": row.model_used,
-        "judge_calls": row.judge_calls,
         "judge_tokens": None if row.judge_tokens is None else row.judge_tokens.total_tokens,
         "duration_ms": row.evaluation_time_ms,
     }

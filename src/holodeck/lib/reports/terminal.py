@@ -108,9 +108,8 @@ def _brief_line(group: FailureGroup) -> Iterator[str]:
 
 def _lines(group: FailureGroup) -> Iterator[str]:
     """Yield the cases, then the reasons, then what was expected and found."""
-    named = [*group.results[:_MAX_NAMED]]
-    cases = [_place(result, MAX_NAME) for result in named]
-    count = "" if len(cases) == 1 else f"{plural(len(group.numbers), 'case')}: "
+    cases = [_place(result, MAX_NAME) for result in group.results[:_MAX_NAMED]]
+    count = f"{plural(len(group.numbers), 'case')}: " if cases[1:] else ""
     names = shorten_list(cases, _MAX_NAMED, count=len(group.numbers))
     mark = MARKS[group.outcome]
     head, *rest = wrapped(f"{count}{names}", 3 + len(mark.text))
@@ -118,12 +117,12 @@ def _lines(group: FailureGroup) -> Iterator[str]:
     yield from (f"    {line}" for line in rest)
     room = MAX_REASONS
     hidden = 0
-    for failure in explain(named[0]):
+    for failure in explain(group.first):
         shown = failure.reasons[:room]
         room -= len(shown)
         hidden += len(failure.reasons) - len(shown)
         if shown or not failure.reasons:
-            whose = f" ({shown_name(named[0])})" if named[1:] else ""
+            whose = f" ({shown_name(group.first)})" if cases[1:] else ""
             yield from _failure_lines(failure, shown, whose)
     if hidden:
         yield f"    … and {plural(hidden, 'more reason')} (--verbose shows all)"
@@ -162,7 +161,7 @@ def _columns() -> int:
 
 def detail_lines(number: int, result: TestResult) -> Iterator[str]:
     """Yield everything that was measured of a test; `number` counts from 1."""
-    name = _short_name(result.test_name) or f"Test {number}"
+    name = one_line(result.test_name or "", MAX_NAME) or f"Test {number}"
     yield f"  {MARKS[result.outcome]} {name} ({result.execution_time_ms}ms)"
     if result.cost is not None:
         yield f"      Cost: {describe_cost(result.cost)}"
@@ -178,7 +177,7 @@ def detail_lines(number: int, result: TestResult) -> Iterator[str]:
     yield from _row_lines(result.metric_results)
     for row in result.criteria:
         mark = PASS if row.status == "passed" else FAIL
-        yield f"      {mark} {_short_name(row.criterion)}: {row.status}{_note(row.required)}"
+        yield f"      {mark} {one_line(row.criterion, MAX_NAME)}: {row.status}{_note(row.required)}"
         if row.reasoning and not row.is_missed:  # else it was among the reasons
             yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
     for repetition, run in enumerate(result.repeats.runs if result.repeats else (), 1):
@@ -188,7 +187,8 @@ def detail_lines(number: int, result: TestResult) -> Iterator[str]:
 def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
     for row in rows:
         mark, score = _mark_and_score(row)
-        yield f"      {mark} {prefix}{_short_name(row.metric_name)}: {score}{_note(row.required)}"
+        name = one_line(row.metric_name, MAX_NAME)
+        yield f"      {mark} {prefix}{name}: {score}{_note(row.required)}"
         if row.reasoning and not (row.required and row.passed is False):
             yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
         if row.note:
@@ -205,7 +205,3 @@ def _mark_and_score(row: MetricResult) -> tuple[str, str]:
     mark = "-" if row.passed is None else str(PASS if row.passed else FAIL)
     score = "not computed" if row.score is None else f"{row.score:.2f}"
     return mark, score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
-
-
-def _short_name(name: str | None) -> str:
-    return one_line(name or "", MAX_NAME)
