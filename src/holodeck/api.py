@@ -223,36 +223,22 @@ def compare_agents(
         BackendInitError: An agent cannot be built or reached at all.
         TypeError: An option is unknown.
     """
-    work = partial(
-        _compare_agents, first, second, cases, metrics=metrics, model=model, settings=settings
-    )
-    return _loop.run(work)
 
+    async def compare() -> ComparisonReport:
+        loader = ConfigLoader()
+        execution = _execution_config(dict(settings))
+        tested = _agent_under_test(loader, first, cases, execution, metrics)
+        tested = replace(tested, agent=_with_evaluations(loader, tested.agent, metrics, model))
+        other = _agent_under_test(loader, second, [], execution, metrics)
+        own_dir = other.agent.base_dir
+        agent = with_tests_of(tested.agent, other.agent)
+        other = replace(other, agent=agent, settings=tested.settings)
+        secrets = collect(tested.agent, loader.environment(tested.agent.base_dir))
+        redactor = Redactor([*secrets, *collect(agent, loader.environment(own_dir))])
+        display = RunDisplay(redactor.redact)
+        return await ComparisonSession([tested, other], redactor, display).arun()
 
-async def _compare_agents(
-    first: object,
-    second: object,
-    cases: Iterable[Case] | str | Path | None,
-    *,
-    metrics: Sequence[Metric] | None,
-    model: LLMProvider | Mapping[str, Any] | None,
-    settings: RunSettings,
-) -> ComparisonReport:
-    loader = ConfigLoader()
-    execution = _execution_config(dict(settings))
-    tested = _agent_under_test(loader, first, cases, execution, metrics)
-    tested = replace(tested, agent=_with_evaluations(loader, tested.agent, metrics, model))
-    other = _agent_under_test(loader, second, [], execution, metrics)
-    folders = (tested.agent.base_dir, other.agent.base_dir)
-    agent = with_tests_of(tested.agent, other.agent)
-    other = replace(other, agent=agent, settings=tested.settings)
-    secrets = [
-        secret
-        for compared, folder in zip((tested, other), folders, strict=True)
-        for secret in collect(compared.agent, loader.environment(folder))
-    ]
-    redactor = Redactor(secrets)
-    return await ComparisonSession([tested, other], redactor, RunDisplay(redactor.redact)).arun()
+    return _loop.run(compare)
 
 
 def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
@@ -381,11 +367,14 @@ def _name_of(agent: object) -> str:
 
 def _selection_request(options: dict[str, Any]) -> SelectionRequest:
     """Return which cases the options of a run select, and remove these options."""
-    given = {name: options.pop(name, None) for name in CaseSelection.__annotations__}
+    for name in ("names", "tags"):
+        if isinstance(values := options.get(name), str):  # whose letters would be its values
+            raise TypeError(f"run(): {name!r} is a list of texts; write {name}=[{values!r}]")
+    keyword = options.pop("select", None)
     return SelectionRequest(
-        names=_listed("names", given["names"]),
-        tags=_listed("tags", given["tags"]),
-        keyword=None if given["select"] is None else parse_expression(given["select"]),
+        names=tuple(options.pop("names", None) or ()),
+        tags=tuple(options.pop("tags", None) or ()),
+        keyword=None if keyword is None else parse_expression(keyword),
     )
 
 
@@ -399,12 +388,6 @@ def _select(agent: Agent, request: SelectionRequest) -> tuple[Agent, Selection |
     return agent.with_cases(selected.indexes), selected.selection
 
 
-def _listed(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
-    if isinstance(values, str):  # whose letters would be its values
-        raise TypeError(f"run(): {option!r} is a list of texts; write {option}=[{values!r}]")
-    return tuple(values or ())
-
-
 def _with_evaluations(
     loader: ConfigLoader,
     agent: Agent,
@@ -415,13 +398,11 @@ def _with_evaluations(
     if metrics is None and model is None:
         return agent
     written = [
-        metric for metric in metrics or () if isinstance(metric, MetricSettings | Mapping | str)
+        {"metric": metric} if isinstance(metric, str) else metric
+        for metric in metrics or ()
+        if isinstance(metric, MetricSettings | Mapping | str)
     ]
-    values: dict[str, Any] = {}
-    if written:
-        values["metrics"] = [
-            {"metric": metric} if isinstance(metric, str) else metric for metric in written
-        ]
+    values: dict[str, Any] = {"metrics": written} if written else {}
     if model is not None:
         values["model"] = model
     update: dict[str, Any] = {} if metrics is None else {"metrics": []}
@@ -465,12 +446,9 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
 def _suggested_option(option: str) -> str:
     if option in ExecutionConfig.model_fields:
         return ": only `holodeck test` prints results and records runs"
-    meant = settings_by_flag().get(option)
-    return (
-        f"; did you mean {meant!r}?"
-        if meant
-        else did_you_mean_or_list(option, RunSettings.__annotations__)
-    )
+    if meant := settings_by_flag().get(option):
+        return f"; did you mean {meant!r}?"
+    return did_you_mean_or_list(option, RunSettings.__annotations__)
 
 
 def _show_options(function: Callable[..., Any], options: type) -> None:

@@ -4,14 +4,13 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from copy import copy
 from functools import partial
 
 from holodeck.cli.context import MAX_MESSAGE, CliContext
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.support.text import describe, shorten_middle
-from holodeck.lib.ui.live import active_live_line, echo
+from holodeck.lib.ui.live import echo, live_line_hidden
 
 VARIABLE = "HOLODECK_LOG_LEVEL"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -65,8 +64,7 @@ def _print_thread_error(clean: Callable[[str], str], error: threading.ExceptHook
 
     name = "of unknown name" if error.thread is None else error.thread.name
     trace = traceback.format_exception(error.exc_type, error.exc_value, error.exc_traceback)
-    line = active_live_line()
-    with nullcontext() if line is None else line.pause():
+    with live_line_hidden():
         echo(clean(f"Exception in thread {name}:\n{''.join(trace)}".rstrip()), err=True)
 
 
@@ -84,8 +82,7 @@ class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
     """Hides the live line while it writes."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = active_live_line()
-        with nullcontext() if line is None else line.pause():
+        with live_line_hidden():
             super().emit(record)
 
 

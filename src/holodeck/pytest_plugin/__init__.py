@@ -63,7 +63,10 @@ class Scenarios:
         if result.scenario_run_id in self._known:
             return
         self._known.add(result.scenario_run_id)
-        self._report(name, result)
+        if self.reporter is not None:
+            from holodeck.scenario.pytest_plugin import ReportedScenario
+
+            self.reporter.add_result(ReportedScenario(name), result)
         self.new.append(
             {
                 "name": name,
@@ -75,12 +78,6 @@ class Scenarios:
                 "reason": "" if result.status == "passed" else (result.reasoning or ""),
             }
         )
-
-    def _report(self, name: str, result: Any) -> None:
-        if self.reporter is not None:
-            from holodeck.scenario.pytest_plugin import ReportedScenario
-
-            self.reporter.add_result(ReportedScenario(name), result)
 
     def start_reporter(self) -> ScenarioReporter:
         """Return what keeps all results from now on."""
@@ -226,12 +223,8 @@ def _is_named(path: Path, session: pytest.Session) -> bool:
     """
     config = session.config
     names = (Path(config.invocation_params.dir, arg.partition("::")[0]) for arg in config.args)
-    return session.isinitpath(path) or path in map(_absolute, names)
-
-
-def _absolute(path: Path) -> Path:
-    """Return the path as pytest has it: without `..`, with links."""
-    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
+    # as pytest has them: without `..`, with links, which resolve() would follow
+    return session.isinitpath(path) or str(path) in map(os.path.abspath, names)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

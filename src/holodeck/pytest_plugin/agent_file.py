@@ -33,20 +33,16 @@ class CaseFailed(Exception):
     """A case did not pass; the message contains the reasons."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
-        super().__init__("\n".join(line for reason in reasons for line in _with_code(reason)))
-        lines = [(str(reason), *_frames(reason)) for reason in reasons]
-        self.details = "\n".join(line for group in lines for line in group)
-        """The reasons, with tracebacks of the user's code."""
-
-
-def _frames(reason: Reason) -> list[str]:
-    return [] if reason.raised is None else [f"  {detail}" for detail in reason.raised.details[:-1]]
-
-
-def _with_code(reason: Reason) -> list[str]:
-    """Return the reason, and the lines of the user's code around that which raised."""
-    excerpt = [] if reason.raised is None else reason.raised.excerpt
-    return [str(reason), *(f"  {line}" for line in excerpt)]
+        short, long = [], []
+        for reason in reasons:
+            short.append(str(reason))
+            long.append(str(reason))
+            if reason.raised is not None:
+                short += [f"  {line}" for line in reason.raised.excerpt]
+                long += [f"  {line}" for line in reason.raised.details[:-1]]
+        super().__init__("\n".join(short))
+        self.details = "\n".join(long)
+        """The reasons, with tracebacks of the user's code instead of a few lines of it."""
 
 
 @dataclass(frozen=True)
@@ -138,21 +134,16 @@ class CollectedSuiteFile(CollectedAgentFile):
 
     def _load_agent(self) -> TestedAgent:
         named = self.config.getoption("holodeck_agent")
-        if named is not None:
-            agent = self.config.invocation_params.dir / named
-            return TestedAgent.read(str(agent), [self.path])
-        return TestedAgent.read(self._nearest(), [self.path])
-
-    def _nearest(self) -> str:
-        """Return the agent.yaml of the file. Raises ConfigError."""
         agent = find_agent_above(self.path)
+        if named is not None:
+            agent = str(self.config.invocation_params.dir / named)
         if agent is None:
             raise ConfigError(
                 self.path.name,
                 "is a suite, and neither its folder nor one above has an agent.yaml;"
                 " write one there, or name one: --holodeck-agent FILE",
             )
-        return agent
+        return TestedAgent.read(agent, [self.path])
 
     def _cases(self, loaded: TestedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
         indexes = loaded.indexes_by_suite()[suite_name(self.path)]

@@ -1,14 +1,13 @@
 """What pytest prints about agents, made inert: no control sequences and no commands to CI."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from holodeck.lib.support.text import inert, inert_but_colored, plural
-
-Row = dict[str, Any]
-"""A scenario in the summary, in plain values, because it may come from another process."""
+from holodeck.pytest_plugin import Row
 
 COLOURS = {
     "passed": "green",
@@ -59,35 +58,18 @@ def write_summary(
 
 
 def _describe(row: Row) -> str:
-    return ", ".join(
-        part
-        for part in (
-            f"{row['name']}: {row['seconds']:.2f} s",
-            f"agent {row['agent_seconds']:.2f} s",
-            f"criteria {row['passed_criteria']}/{row['criteria']}" if row["criteria"] else "",
-        )
-        if part
-    )
+    passed = f", criteria {row['passed_criteria']}/{row['criteria']}" if row["criteria"] else ""
+    return f"{row['name']}: {row['seconds']:.2f} s, agent {row['agent_seconds']:.2f} s{passed}"
 
 
 def _totals(rows: list[Row]) -> tuple[str, str]:
     """Return the last line and its colour; skipped scenarios do not count for the rate."""
-    counts = f"{plural(len(rows), 'scenario')}: {', '.join(_counts(rows))}"
-    decided = [row["status"] for row in rows if row["status"] != "skipped"]
+    count = Counter(row["status"] for row in rows)
+    listed = ", ".join(f"{count[status]} {status}" for status in COLOURS if count[status])
+    counts = f"{plural(len(rows), 'scenario')}: {listed}"
+    decided = len(rows) - count["skipped"]
     if not decided:
         return counts, "yellow"
-    rate = sum(status in {"passed", "flaky"} for status in decided) / len(decided)
-    return f"{counts}; success rate {rate:.0%}", _colour(rate)
-
-
-def _counts(rows: list[Row]) -> Iterator[str]:
-    for status in COLOURS:
-        count = sum(row["status"] == status for row in rows)
-        if count:
-            yield f"{count} {status}"
-
-
-def _colour(rate: float) -> str:
-    if rate == 1:
-        return "green"
-    return "yellow" if rate >= MIN_YELLOW else "red"
+    rate = (count["passed"] + count["flaky"]) / decided
+    colour = "green" if rate == 1 else "yellow" if rate >= MIN_YELLOW else "red"
+    return f"{counts}; success rate {rate:.0%}", colour

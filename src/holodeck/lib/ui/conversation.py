@@ -7,11 +7,11 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from holodeck.lib.support.text import clip, columns_of, one_line, printable, shorten_middle
-from holodeck.lib.ui.live import active_live_line, write_raw, write_text
+from holodeck.lib.ui.live import live_line_hidden, write_raw, write_text
 from holodeck.lib.ui.terminal import ANSIColors, can_redraw, color_enabled, colorize, is_tty, width
 
 _MAX_DATA_LINES = 5
@@ -42,8 +42,7 @@ class Entry:
 @contextmanager
 def hold_terminal() -> Iterator[None]:
     """Let no other message and no live line write to the terminal meanwhile."""
-    live = active_live_line()
-    with _terminal, live.pause() if live is not None else nullcontext():
+    with _terminal, live_line_hidden():
         yield
 
 
@@ -144,23 +143,14 @@ async def _read_line() -> str | None:
     loop, file = asyncio.get_running_loop(), sys.stdin.fileno()
     data = b""
     while not data.endswith(b"\n"):
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(file, _set_ready, ready)
+        ready = asyncio.Event()
+        loop.add_reader(file, ready.set)
         try:
-            await ready
+            await ready.wait()
         finally:
             loop.remove_reader(file)
         more = os.read(file, _MAX_READ)  # never blocks: a terminal provides whole lines
         if not more:
             break
         data += more
-    return _decode_line(data)
-
-
-def _set_ready(ready: "asyncio.Future[None]") -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
-def _decode_line(data: bytes) -> str | None:
     return data.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n") if data else None

@@ -7,7 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from typing import TextIO
 
 from holodeck.lib.support.text import clip, columns_of, inert, inert_but_colored, one_line
@@ -33,6 +39,12 @@ _showing: "list[LiveLine]" = []
 def active_live_line() -> "LiveLine | None":
     """Return the live line that is on the terminal now."""
     return _showing[-1] if _showing else None
+
+
+def live_line_hidden() -> AbstractContextManager[None]:
+    """Hide the live line, if there is one, so that others can write to the terminal."""
+    line = active_live_line()
+    return nullcontext() if line is None else line.pause()
 
 
 def show_progress(text: str) -> None:
@@ -131,13 +143,9 @@ class LiveLine:
                 if self._live:
                     self._draw()
                 elif time.monotonic() - self._last_output >= self._heartbeat_every:
-                    self._print_heartbeat()
-
-    def _print_heartbeat(self) -> None:
-        self._last_output = time.monotonic()
-        text = self._heartbeat() if self._heartbeat is not None else ""
-        if text:
-            write_text(self._err, text + "\n")
+                    self._last_output = time.monotonic()
+                    if self._heartbeat is not None and (text := self._heartbeat()):
+                        write_text(self._err, text + "\n")
 
     def _draw(self) -> None:
         note, since = self._note
@@ -280,8 +288,7 @@ class IngestionProgress:
 
     def finish(self, summary: str) -> None:
         """Print what was done."""
-        line = active_live_line()
-        with line.pause() if line is not None else nullcontext():
+        with live_line_hidden():
             write_text(self._stream, inert(summary, keep_newlines=False) + "\n")
 
 
