@@ -35,6 +35,13 @@ def agent_option(command: F) -> F:
     )(command)
 
 
+def file_option(description: str, **attributes: Any) -> Callable[[F], F]:
+    """Return the option `--output` of a command that writes one file."""
+    path = click.Path(path_type=Path, dir_okay=False)
+    attributes = {"metavar": "FILE", "help": description, "type": path, **attributes}
+    return click.option("--output", "-o", **attributes)
+
+
 def run_store_of(agent: Path) -> "RunStore":
     """Return the runs recorded beside an agent.yaml; the file itself may be gone."""
     from holodeck.lib.records.run_store import RunStore
@@ -167,6 +174,8 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[
     The files that the command reads from now on are noted, for `check_inputs`. For `-`, everything
     but the report goes to stderr from now on.
     """
+    from uuid import uuid4
+
     from holodeck.lib.reports.formats import ReportTarget, check_writable, format_for
     from holodeck.lib.support.safe_paths import inputs_noted
     from holodeck.lib.ui.live import stdout_for_report
@@ -177,7 +186,13 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[
     if report_format is not None and not outputs:
         raise click.UsageError("--format needs a file to write; add --output FILE")
     if report_format is None:
-        outputs = [_new_file(output) for output in outputs if str(output) != _TERMINAL]
+        outputs = [
+            Path(f"{_NEW_FILES[str(output)]}_{uuid4()}.{output}")
+            if str(output) in _NEW_FILES
+            else output
+            for output in outputs
+            if str(output) != _TERMINAL
+        ]
     targets = []
     for output in outputs:
         if str(output) == _STDOUT:
@@ -193,17 +208,8 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> "list[
 _STDOUT = "-"
 _TERMINAL = "cli"
 _NEW_FILES = {"html": "report", "json": "results"}
-"""Formats that `--output` takes in place of a file, as AgenticAssure does, and what they name."""
-
-
-def _new_file(output: Path) -> Path:
-    """Return the path, or for a format alone that of a new file in the working folder."""
-    stem = _NEW_FILES.get(str(output))
-    if stem is None:
-        return output
-    from uuid import uuid4
-
-    return Path(f"{stem}_{uuid4()}.{output}")
+"""Formats that `--output` takes in place of a file, as AgenticAssure does, and the names of the new
+files in the working folder."""
 
 
 def check_formats(report_formats: Iterable[str]) -> None:
@@ -242,11 +248,13 @@ def confirm_endpoints(agent: "Agent", context: CliContext) -> None:
 
 
 def _require_consent(agent: "Agent", host: str, finding: str, context: CliContext) -> None:
+    from holodeck.lib.support.environment import data_dir
     from holodeck.lib.support.files import create_file
     from holodeck.lib.support.text import inert
     from holodeck.lib.ui.conversation import find_missing_terminal
 
-    remembered = _consent_file(agent.base_dir, host)
+    digest = hashlib.sha256(f"{agent.base_dir.resolve()}\0{host}".encode()).hexdigest()
+    remembered = data_dir() / "trust" / digest
     if remembered.is_file():
         return
     if find_missing_terminal() is not None:
@@ -261,11 +269,3 @@ def _require_consent(agent: "Agent", host: str, finding: str, context: CliContex
         create_file(remembered)
     except OSError as error:
         context.warn(f"the answer cannot be remembered: {remembered}: {error.strerror}")
-
-
-def _consent_file(folder: Path, host: str) -> Path:
-    """Return the file that exists once the user trusted a host for a folder."""
-    from holodeck.lib.support.environment import data_dir
-
-    digest = hashlib.sha256(f"{folder.resolve()}\0{host}".encode()).hexdigest()
-    return data_dir() / "trust" / digest

@@ -13,12 +13,14 @@ from holodeck.cli.options import (
     check_formats,
     check_inputs,
     confirm_endpoints,
+    file_option,
     output_option,
     report_targets,
     run_store_of,
     trust_option,
     untrusted_option,
 )
+from holodeck.config.loader import ConfigLoader
 from holodeck.config.yaml.source import display_path
 from holodeck.errors import ConfigError, ExitCode, ReportError
 from holodeck.lib.compare.gate import require_later
@@ -85,11 +87,13 @@ def compare(
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
     check_formats([target.report_format for target in targets] or filter(None, [report_format]))
-    store, folder = run_store_of(agent), agent if agent.is_dir() else agent.parent
-    first, second = (read_side(name, store, folder.absolute()) for name in (base, head))
+    store, folder = run_store_of(agent), _file_of(agent).absolute().parent
+    first, second = (read_side(name, store, folder) for name in (base, head))
     check_inputs(targets)
     require_later(first, second)
-    names = _other_names(agent) if are_of_two_agents(first, second) else None
+    names = None
+    if are_of_two_agents(first, second) and (file := _file_of(agent)).is_file():
+        names = ConfigLoader().load_agent_yaml(file).names
     report = cli_context.redactor.redact_report(compare_runs(first, second, names))
     if options["arena"] is not None:
         report = _with_preferences(report, agent, options["arena"], cli_context)
@@ -107,12 +111,8 @@ def compare(
         context.exit(ExitCode.EVALUATION)
 
 
-def _other_names(agent: Path) -> dict[str, str] | None:
-    """Return the `names` in the agent.yaml; None without any, or without the file."""
-    from holodeck.config.loader import ConfigLoader
-
-    file = agent / "agent.yaml" if agent.is_dir() else agent
-    return ConfigLoader().load_agent_yaml(str(file)).names if file.is_file() else None
+def _file_of(agent: Path) -> Path:
+    return agent / "agent.yaml" if agent.is_dir() else agent
 
 
 def _with_preferences(
@@ -124,8 +124,7 @@ def _with_preferences(
 
     if is_blank(criteria):
         raise ConfigError("--arena", "is empty; write what makes an answer the better one")
-    file = agent / "agent.yaml" if agent.is_dir() else agent
-    subject = load_agent_judge(str(file), None, context.protect)
+    subject = load_agent_judge(str(_file_of(agent)), None, context.protect)
     confirm_endpoints(subject.agent, context)
 
     async def judged() -> ComparisonReport:
@@ -139,13 +138,7 @@ def _with_preferences(
 
 @click.command()
 @click.argument("run", default="last")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The file of the baseline (default: baseline.json beside agent.yaml).",
-)
+@file_option("The file of the baseline (default: baseline.json beside agent.yaml).")
 @agent_option
 @click.pass_context
 def bless(context: click.Context, run: str, output: Path | None, agent: Path) -> None:
@@ -161,12 +154,9 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
         if output is not None:
             refuse_input(output, "--output", ["baseline", "report"])
     shown = cli_context.redactor.redact_report(made)
-    file = output or (agent if agent.is_dir() else agent.parent).absolute() / BASELINE_FILE
+    file = output or _file_of(agent).absolute().with_name(BASELINE_FILE)
     write_report_text(generate_json_report(shown), file)
     passed = sum(case.outcome.is_pass for case in made.cases)
     cases = plural(len(made.cases), "case")
-    echo(
-        cli_context.clean(
-            f"{display_path(file.absolute())}: run {made.run}, {passed} of {cases} passed"
-        )
-    )
+    shown_file = display_path(file.absolute())
+    echo(cli_context.clean(f"{shown_file}: run {made.run}, {passed} of {cases} passed"))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,7 +12,9 @@ import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import (
+    F,
     confirm_endpoints,
+    file_option,
     read_run,
     run_store_of,
     trust_option,
@@ -58,6 +61,17 @@ _PROMPT = "pass, fail, skip, undo or quit (p/f/s/u/q)"
 _MAX_SHOWN = 4000
 
 
+def _agent_option(description: str) -> Callable[[F], F]:
+    return click.option(
+        "--agent",
+        "agent_config",
+        default=default_agent,
+        show_default="agent.yaml",
+        metavar="FILE",
+        help=description,
+    )
+
+
 @click.group()
 def judge() -> None:
     """Measure how well a model that judges agrees with people."""
@@ -65,14 +79,7 @@ def judge() -> None:
 
 @judge.command("check")
 @click.argument("labels", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--agent",
-    "agent_config",
-    default=default_agent,
-    show_default="agent.yaml",
-    metavar="FILE",
-    help="Check the judge of this agent.",
-)
+@_agent_option("Check the judge of this agent.")
 @click.option("--model", "model", metavar="PROVIDER/NAME", help="Check this model instead.")
 @click.option("--endpoint", metavar="URL", help="The endpoint of --model.")
 @click.option("--metric", metavar="NAME", help="Check this judged metric, or `criteria`.")
@@ -179,10 +186,8 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     look = subject.plan(selected)
     gate = bool(gate or min_kappa or max_false_passes)
     if gate:
-        location, reused = (
-            str(labels or "the labels of holodeck"),
-            len(selected) - len(look.counted),
-        )
+        location = str(labels or "the labels of holodeck")
+        reused = len(selected) - len(look.counted)
         require_enough_labels(look.counted, limits, location, look.number, reused)
     if metric is not None:
         _check_writable(subject.agent.base_dir / CHECKS_FILE, CHECKS_FILE)
@@ -269,24 +274,8 @@ class _Progress:
 @judge.command("label")
 @click.argument("run", default="last")
 @click.option("--metric", required=True, metavar="NAME", help="The judged metric, or `criteria`.")
-@click.option(
-    "--output",
-    "-o",
-    "labels_file",
-    default="labels.jsonl",
-    show_default=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Append the labels to FILE.",
-)
-@click.option(
-    "--agent",
-    "agent_config",
-    default=default_agent,
-    show_default="agent.yaml",
-    metavar="FILE",
-    help="The agent with the metric.",
-)
+@file_option("Append the labels to FILE.", default="labels.jsonl", show_default=True)
+@_agent_option("The agent with the metric.")
 @click.option(
     "--labeler",
     metavar="NAME",
@@ -297,7 +286,7 @@ def label(
     context: click.Context,
     run: str,
     metric: str,
-    labels_file: Path,
+    output: Path,
     agent_config: str,
     labeler: str | None,
 ) -> None:
@@ -312,7 +301,7 @@ def label(
     cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
     subject = find_judged_metric(agent, metric)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
-    labels = read_labels(labels_file) if _has_text(labels_file) else []
+    labels = read_labels(output) if _has_text(output) else []
     # a label without a name cannot have a second beside it
     known = {
         known_label.question
@@ -330,9 +319,9 @@ def label(
         echo(
             f"Run {recorded.id}: {count}. Judge by the text alone; `q` stops, and nothing is lost."
         )
-        with os.fdopen(open_file(labels_file, os.O_RDWR | os.O_APPEND), "a+b") as file:
+        with os.fdopen(open_file(output, os.O_RDWR | os.O_APPEND), "a+b") as file:
             _ask(left, file, cli_context, labeler)
-    _print_summary(labels_file, metric)
+    _print_summary(output, metric)
 
 
 def _has_text(path: Path) -> bool:
@@ -410,7 +399,7 @@ def _render(response: UnlabelledResponse, number: int, of: int) -> str:
         ("Earlier", "\n".join(history)),
         ("Input", keys["input"]),
         ("Passages", "\n".join(keys.get("retrieval_context", ()))),
-        ("Tool calls", "\n".join(_call_line(call) for call in keys.get("tool_calls", ()))),
+        ("Tool calls", "\n".join(map(_call_line, keys.get("tool_calls", ())))),
         ("Ground truth", keys.get("ground_truth", "")),
         ("Response", keys["response"] or "(empty)"),
         ("Is it true?", keys.get("criterion", "Is this response good by the metric?")),

@@ -5,18 +5,13 @@ from pathlib import Path
 
 import click
 
+from holodeck.cli.options import file_option
 from holodeck.lib.ui.live import echo, write_raw
 
 
 @click.command()
 @click.argument("kind", type=click.Choice(["agent", "suite", "config"]), default="agent")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the schema to a file instead of stdout.",
-)
+@file_option("Write the schema to a file instead of stdout.")
 def schema(kind: str, output: Path | None) -> None:
     """Print the JSON Schema of an agent.yaml, a suite file or a config.yaml, for editors.
 

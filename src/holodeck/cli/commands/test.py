@@ -1,6 +1,6 @@
 """`holodeck test`: its options, and which of them exclude each other."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,12 +31,34 @@ _select = partial(click.option, cls=GroupedOption, group="Selection")
 _preview = partial(click.option, cls=GroupedOption, group="Preview")
 _resume = partial(click.option, cls=GroupedOption, group="Resuming")
 _run = partial(click.option, cls=GroupedOption, group="Run")
-_ONE_AGENT_ONLY = {
-    "debug": "a person would play two conversations at once",
-    "watch": "it reruns the cases that a change concerns, and both agents must run the same cases",
+_EXCLUSIVE = {
+    "only_list dry_run": "--list and --dry-run exclude each other; use one of them",
+    "only_list outputs resume events debug watch": "--list runs nothing; remove {flag}",
+    "dry_run outputs resume events debug watch": "--dry-run runs nothing; remove {flag}",
+    "resume last_failed new failed_first": "--resume repeats the selection of its run; remove"
+    " --last-failed, --new and --failed-first",
+    "baseline against": "--baseline and --against are two comparisons; remove one of them",
+    "against debug": "--debug works with one agent, because a person would play two conversations"
+    " at once; remove it or --against",
+    "against watch": "--watch works with one agent, because it reruns the cases that a change"
+    " concerns, and both agents must run the same cases; remove it or --against",
+    "adapter agent": "--agent and --adapter both name the agent; remove one of them",
+    "adapter watch": "--watch needs an agent.yaml; write one with a 'backend'",
+    "watch debug": "--debug needs a keyboard, which --watch does not pass on",
+    "watch resume last_failed new failed_first": "--watch selects the cases to rerun itself; remove"
+    " {flag}",
+    "replay record_mode": "--record and --replay exclude each other; use one of them",
 }
-"""Option that --against refuses → the reason."""
-_PREVIEWS = {"--list": "only_list", "--dry-run": "dry_run"}
+"""An option with those that it excludes, and what to do about it."""
+_NEEDED = {
+    "as_json only_list dry_run": "--json needs --list or --dry-run; for a run use -o FILE.json",
+    "retry_errors resume": "--retry-errors and --force need a run to resume; add --resume",
+    "force resume": "--retry-errors and --force need a run to resume; add --resume",
+    "confirm baseline": "--confirm reruns regressions; add --baseline",
+    "fail_on baseline against": "--fail-on regression needs a comparison; add --baseline for an"
+    " earlier run, or --against FILE for another agent",
+}
+"""An option with those of which it needs one, and what to do about it."""
 
 
 def _skip_invalid(context: click.Context, _: click.Parameter, is_given: bool) -> None:
@@ -202,19 +224,18 @@ def test(
     tests or not all tests ran, 6 the budget is used up, 130 interrupted, 143 terminated. If several
     apply, the order is 3, 4, 6, 1, 5.
     """
-    preview_mode = _preview_mode(options, outputs)
+    _check_combinations({**options, "outputs": outputs})
     cli_context = context.ensure_object(CliContext)
     from holodeck.cli.selection import selection_request
 
     request = selection_request(options)
-    _check_resume(options)
-    _check_comparison(options)
-    _check_adapter(options)
+    preview_mode: PreviewMode | None = None
+    if options["only_list"] or options["dry_run"]:
+        preview_mode = "list" if options["only_list"] else "plan"
     from holodeck.cli.agents import find_agents, find_suites
     from holodeck.cli.run_agents import TestOptions, run_agents
 
     if options["watch"]:
-        _check_watch(options)
         from holodeck.cli.watch import watch_command
 
         context.exit(watch_command(paths, options["agent"]))
@@ -223,9 +244,10 @@ def test(
 
         tracking = track_reads(options["tell_watcher"], paths, options["agent"], cli_context)
         context.with_resource(tracking)
+    recording = "replay" if options["replay"] else options["record_mode"]
     test_options = TestOptions(
         request=request,
-        settings=cli_config(options | {"recording": _recording_mode(options)}),
+        settings=cli_config(options | {"recording": recording}),
         targets=report_targets(outputs, report_format),
         preview_mode=preview_mode,
         as_json=options["as_json"],
@@ -250,63 +272,21 @@ def test(
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
 
 
-def _preview_mode(options: Mapping[str, Any], outputs: Sequence[Path]) -> "PreviewMode | None":
-    """Return what to show instead of running; None for a run."""
-    flags = [flag for flag, name in _PREVIEWS.items() if options[name]]
-    if len(flags) > 1:
-        raise click.UsageError("--list and --dry-run exclude each other; use one of them")
-    if not flags:
-        if options["as_json"]:
-            raise click.UsageError("--json needs --list or --dry-run; for a run use -o FILE.json")
-        return None
-    only_for_runs = {
-        "--output": outputs,
-        "--resume": options["resume"],
-        "--events": options["events"],
-        "--debug": options["debug"],
-        "--watch": options["watch"],
+def _check_combinations(options: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that exclude each other, or that need another one."""
+    given = {
+        name for name, value in options.items() if value not in (None, ()) and value is not False
     }
-    for flag, value in only_for_runs.items():
-        if value:
-            raise click.UsageError(f"{flags[0]} runs nothing; remove {flag}")
-    return "list" if options["only_list"] else "plan"
-
-
-def _recording_mode(options: Mapping[str, Any]) -> str | None:
-    """Return what to record or replay; None if the command line does not say."""
-    if options["replay"] and options["record_mode"] is not None:
-        raise click.UsageError("--record and --replay exclude each other; use one of them")
-    return "replay" if options["replay"] else options["record_mode"]
-
-
-def _check_resume(options: Mapping[str, Any]) -> None:
-    is_resumed = options["resume"] is not None
-    if not is_resumed and (options["retry_errors"] or options["force"]):
-        raise click.UsageError("--retry-errors and --force need a run to resume; add --resume")
-    if is_resumed and any(options[name] for name in ("last_failed", "new", "failed_first")):
-        raise click.UsageError(
-            "--resume repeats the selection of its run; remove --last-failed, --new and"
-            " --failed-first"
-        )
-
-
-def _check_comparison(options: Mapping[str, Any]) -> None:
-    if options["baseline"] is not None and options["against"] is not None:
-        raise click.UsageError("--baseline and --against are two comparisons; remove one of them")
-    if options["confirm"] is not None and options["baseline"] is None:
-        raise click.UsageError("--confirm reruns regressions; add --baseline")
-    if options["against"] is None:
-        if options["fail_on"] is not None and options["baseline"] is None:
-            raise click.UsageError(
-                f"--fail-on {options['fail_on']} needs a comparison; add --baseline for an earlier"
-                " run, or --against FILE for another agent"
-            )
-        return
-    for name, reason in _ONE_AGENT_ONLY.items():
-        if options[name]:
-            raise click.UsageError(
-                f"--{name} works with one agent, because {reason}; remove it or --against"
-            )
+    for names, message in _EXCLUSIVE.items():
+        name, *excluded = names.split()
+        for other in excluded:
+            if {name, other} <= given:
+                flag = "--output" if other == "outputs" else f"--{other.replace('_', '-')}"
+                raise click.UsageError(message.format(flag=flag))
+    for names, message in _NEEDED.items():
+        name, *needed = names.split()
+        if name in given and given.isdisjoint(needed):
+            raise click.UsageError(message)
 
 
 def _gate_options(options: Mapping[str, Any]) -> "GateOptions | None":
@@ -316,21 +296,3 @@ def _gate_options(options: Mapping[str, Any]) -> "GateOptions | None":
 
     confirm = DEFAULT_CONFIRM if options["confirm"] is None else options["confirm"]
     return GateOptions(options["baseline"], confirm, decides=options["fail_on"] is not None)
-
-
-def _check_adapter(options: Mapping[str, Any]) -> None:
-    if options["adapter"] is None:
-        return
-    if options["agent"] is not None:
-        raise click.UsageError("--agent and --adapter both name the agent; remove one of them")
-    if options["watch"]:
-        raise click.UsageError("--watch needs an agent.yaml; write one with a 'backend'")
-
-
-def _check_watch(options: Mapping[str, Any]) -> None:
-    if options["debug"]:
-        raise click.UsageError("--debug needs a keyboard, which --watch does not pass on")
-    for name in ("resume", "last_failed", "failed_first", "new"):
-        if options[name]:
-            flag = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"--watch selects the cases to rerun itself; remove {flag}")

@@ -23,7 +23,7 @@ import click
 
 from holodeck.cli.commands.report import read_named
 from holodeck.cli.context import CliContext
-from holodeck.cli.options import agent_option, read_run, run_store_of
+from holodeck.cli.options import agent_option, file_option, read_run, run_store_of
 from holodeck.errors import ReportError
 from holodeck.lib.records.run_store import Run, RunStore, parse_event
 from holodeck.lib.records.trends import past_outcomes, run_trends
@@ -46,13 +46,7 @@ _KEPT_S = 86_400
 @click.argument("run", required=False)
 @click.option("--live", is_flag=True, help="Show a run that goes on, until Ctrl-C.")
 @click.option("--no-open", is_flag=True, help="Print the path or address only.")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the page to a file instead.",
-)
+@file_option("Write the page to a file instead.")
 @agent_option
 @click.pass_context
 def view(
