@@ -91,12 +91,11 @@ def find_suites(paths: Sequence[str], adapter: str) -> FoundAgents:
     if not module or not attribute:
         raise click.UsageError(f"--adapter: found {adapter!r}; expected 'module:Class'")
     adapter = f"{module}:{attribute}"
-    suites: dict[str, None] = {}
     others: list[str] = []
-    for path in _each_file(paths or (".",), others, only_suites=True):
+    suites = dict.fromkeys(_each_file(paths or (".",), others, only_suites=True))
+    for path in suites:
         if Path(path).is_file() and not is_suite_file(path):
             raise click.UsageError(f"--adapter runs suite files, and {path!r} is not one")
-        suites[path] = None
     agents = [file for file in others if Path(file).name == DEFAULT_AGENT_FILE]
     others = [file for file in others if file not in agents]
     return FoundAgents([AgentTarget(adapter, tuple(suites), adapter)], others, agents)
@@ -194,8 +193,8 @@ def find_checked(path: str) -> FoundAgents:
     found = find_agents((path,), needs_agent=False)
     targets = []
     for target in found.targets:
-        parts = target.suites if target.adapter is not None else ()
-        targets += [replace(target, path=file, suites=(file,)) for file in parts] or [target]
+        alone = target.suites if target.adapter is not None else ()
+        targets += [replace(target, path=file, suites=(file,)) for file in alone] or [target]
     return FoundAgents(targets, found.others)
 
 

@@ -56,7 +56,7 @@ class GitHubActions:
         """Annotate the lines of YAML of tests that did not pass, and add to the step summary."""
         lines = annotations(report, self.workspace)
         if lines:
-            self._write(f"::{self.token}::\n{lines}::stop-commands::{self.token}\n")
+            write_raw(sys.stdout, f"::{self.token}::\n{lines}::stop-commands::{self.token}\n")
         self.summarize(report)
 
     def summarize(self, report: TestReport) -> None:
@@ -72,14 +72,11 @@ class GitHubActions:
     @contextmanager
     def commands_stopped(self) -> Iterator[None]:
         """Let no line of the block be a workflow command, whatever an agent answers."""
-        self._write(f"::stop-commands::{self.token}\n")
+        write_raw(sys.stdout, f"::stop-commands::{self.token}\n")
         try:
             yield
         finally:
-            self._write(f"::{self.token}::\n")
-
-    def _write(self, lines: str) -> None:
-        write_raw(sys.stdout, lines)
+            write_raw(sys.stdout, f"::{self.token}::\n")
 
 
 def _source(variables: Mapping[str, str]) -> str:
@@ -142,8 +139,8 @@ def _named(result: TestResult) -> str:
 
 def _command(result: TestResult, others: str, report: TestReport, workspace: Path) -> str:
     file, line, column = place_of(report, result, str(workspace))
-    properties = {"file": file, "line": line, "col": column}
-    properties["title"] = one_line(case_title(result), 100)
+    title = one_line(case_title(result), 100)
+    properties = {"file": file, "line": line, "col": column, "title": title}
     written = ",".join(
         f"{key}={str(value).translate(_PROPERTY)}"
         for key, value in properties.items()

@@ -102,12 +102,12 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     read = {path for tested in agents for path in tested.loader.cases_read}
     unread = {file: why_not_run(file) for file in found.others if Path(file).resolve() not in read}
     unnamed = [file for file, reason in unread.items() if reason is None]
-    if unnamed:
-        names = shorten_list(unnamed, _MAX_FILES)
-        _echo(f"Ignored, because no agent.yaml names them: {names}", context)
-    if found.unused_agents:
-        names = shorten_list(found.unused_agents, _MAX_FILES)
-        _echo(f"Ignored, because --adapter names the agent: {names}", context)
+    for files, reason in (
+        (unnamed, "no agent.yaml names them"),
+        (found.unused_agents, "--adapter names the agent"),
+    ):
+        if files:
+            _echo(f"Ignored, because {reason}: {shorten_list(files, _MAX_FILES)}", context)
     if len(agents) == 1:
         code = _run_agent(options, agents[0], context)
     elif options.preview_mode == "list" and options.as_json:
@@ -117,10 +117,10 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     not_run = [
         f"Not run: {file}: {reason}" for file, reason in unread.items() if reason is not None
     ]
-    left_out = current_invalid_suites()
-    if left_out is not None:
-        for file, error in left_out.errors.items():
-            not_run.append(f"Left out {file} (--skip-invalid): {error}")
+    if (left_out := current_invalid_suites()) is not None:
+        not_run += [
+            f"Left out {file} (--skip-invalid): {error}" for file, error in left_out.errors.items()
+        ]
     for line in not_run:
         _echo(line, context)
     return code or (ExitCode.NOTHING_SELECTED if not_run else ExitCode.PASSED)
@@ -141,20 +141,15 @@ def _check_options(options: TestOptions, count: int) -> None:
         if is_given and count > 1:
             raise click.UsageError(f"{flag} works with one agent, and the paths contain {count}")
     if options.debug:
-        _check_debug(options.settings)
+        from holodeck.lib.ui.conversation import find_missing_terminal
+
+        if options.settings.parallel_test_cases not in {None, "auto", 1}:
+            raise click.UsageError("--debug runs one case at a time; remove --parallel-test-cases")
+        missing = find_missing_terminal()
+        if missing is not None:
+            raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")
     if options.against is not None:
         check_formats(target.report_format for target in options.targets)
-
-
-def _check_debug(settings: ExecutionConfig) -> None:
-    """Raise UsageError if several cases would ask at once, or if nobody can be asked."""
-    from holodeck.lib.ui.conversation import find_missing_terminal
-
-    if settings.parallel_test_cases not in {None, "auto", 1}:
-        raise click.UsageError("--debug runs one case at a time; remove --parallel-test-cases")
-    missing = find_missing_terminal()
-    if missing is not None:
-        raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")
 
 
 def _run_each(options: TestOptions, agents: Sequence[CheckedAgent], context: CliContext) -> int:
@@ -190,9 +185,8 @@ def _run_each(options: TestOptions, agents: Sequence[CheckedAgent], context: Cli
         not_run = {
             tested.target.title: _empty_report(tested, RunOrigin(), "not run") for tested in agents
         }
-        _write_merged(
-            {**not_run, **reports}, options.targets, agents[0].settings.report_detail, context
-        )
+        detail = agents[0].settings.report_detail
+        _write_merged({**not_run, **reports}, options.targets, detail, context)
     return worst_exit_code(codes.values())
 
 

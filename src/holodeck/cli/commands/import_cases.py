@@ -1,6 +1,7 @@
 """`holodeck import`: test cases from chat logs, transcripts, run records and promptfoo."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -8,7 +9,7 @@ import click
 from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, run_store_of
 from holodeck.errors import ConfigError, NothingSelected
-from holodeck.lib.case_import.case import Imported, ImportedCase
+from holodeck.lib.case_import.case import ImportedCase
 from holodeck.lib.case_import.read import Format, read_source
 from holodeck.lib.case_import.suite_text import (
     Expect,
@@ -99,30 +100,23 @@ def import_cases(  # noqa: PLR0913, PLR0917 - one parameter for each option
         echo(cli_context.brief(redact(note)), err=True)
     if not imported.cases:
         raise NothingSelected(f"{source} holds no conversation to import")
-    name = (
-        output.name.partition(".")[0] if output is not None else Path(source).name.partition(".")[0]
-    )
+    name = (output or Path(source)).name.partition(".")[0]
     suite = render_suite(imported.cases, name or "imported", Path(source).name, expect)
     if output is None:
         write_raw(sys.stdout, inert_json(suite.text))
     else:
         write_report_text(suite.text, output)
-    _say_what_is_next(imported, suite.todos, output, cli_context)
+    _say_what_is_next(imported.cases, suite.todos, output, cli_context)
 
 
 def _say_what_is_next(
-    imported: Imported, todos: int, output: Path | None, context: CliContext
+    cases: Sequence[ImportedCase], todos: int, output: Path | None, context: CliContext
 ) -> None:
     target = "" if output is None else f" to {output}"
-    wrote = f"Wrote {plural(len(imported.cases), 'case')}{target}"
-    left = (
-        f"; {plural(todos, 'case has', 'cases have')} a 'todo' and cannot pass yet" if todos else ""
-    )
+    wrote = f"Wrote {plural(len(cases), 'case')}{target}"
+    have = plural(todos, "case has", "cases have")
+    left = f"; {have} a 'todo' and cannot pass yet" if todos else ""
     echo(context.clean(f"{wrote}{left}"), err=True)
-    if any(case.criteria or _has_judged_metric(case) for case in imported.cases):
+    if any(case.criteria or any("type" in metric for metric in case.evaluations) for case in cases):
         text = "criteria and metrics with a 'type' need a judge: write 'evaluations: {model: …}' in"
         echo(f"{text} the agent.yaml", err=True)
-
-
-def _has_judged_metric(case: ImportedCase) -> bool:
-    return any("type" in metric for metric in case.evaluations)

@@ -26,8 +26,6 @@ from holodeck.lib.support.text import plural
 from holodeck.lib.test_runner.progress import TextDisplay
 from holodeck.lib.test_runner.rescore import RescoringSession
 from holodeck.lib.test_runner.session import SessionAgent
-from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
 
 _MAX_NAMES = 10
 _SAME_KEYS = ("suite", "name", "input", "history", "script")
@@ -58,7 +56,10 @@ def score(
     """
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)
-    agent, settings = _load_agent(agent_config, cli_context)
+    agent, settings, loader = load_agent_with_config(agent_config)
+    cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
+    raise_on_errors(check(agent))
+    confirm_endpoints(agent, cli_context)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
     check_inputs(targets)
     if is_of_second_agent(recorded):
@@ -77,14 +78,6 @@ def score(
     )
     session.on_report = lambda _: _warn_of_differences(session, cli_context)
     context.exit(session.run())
-
-
-def _load_agent(agent_config: str, context: CliContext) -> tuple[Agent, ExecutionConfig]:
-    agent, settings, loader = load_agent_with_config(agent_config)
-    context.protect(collect(agent, loader.environment(agent.base_dir)))
-    raise_on_errors(check(agent))
-    confirm_endpoints(agent, context)
-    return agent, settings
 
 
 def _warn_of_differences(graded: RescoringSession, context: CliContext) -> None:

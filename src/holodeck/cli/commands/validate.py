@@ -74,7 +74,11 @@ def validate(
             if not as_json and len(found.targets) == 1:
                 raise
             is_valid = False
-            _report_error(error, rows, cli_context, as_json=as_json)
+            if as_json:
+                message = cli_context.brief(error.message)
+                rows += _rows([Finding("error", "", message, error.field)])
+            else:
+                print_error(error, cli_context)
             continue
         loaded = None
         if load and not any(finding.severity == "error" for finding in findings):
@@ -101,16 +105,6 @@ def _read(target: AgentTarget) -> tuple[Agent, ConfigLoader, list[Finding]]:
             target.path, suites=target.suites, adapter=target.adapter
         )
         return agent, loader, check(agent)
-
-
-def _report_error(
-    error: ConfigError, rows: list[dict[str, str]], context: CliContext, *, as_json: bool
-) -> None:
-    """Print why a target cannot be read, or add it to the rows."""
-    if as_json:
-        rows += _rows([Finding("error", "", context.brief(error.message), error.field)])
-    else:
-        print_error(error, context)
 
 
 def _warn_of_unchecked(others: list[str], read: set[Path], context: CliContext) -> None:
@@ -140,8 +134,8 @@ def _as_text(
     lines = list(map(str, findings))
     if len(findings) > _MAX_FINDINGS:
         errors_first = sorted(findings, key=lambda finding: finding.severity)
-        lines = list(map(str, errors_first[:_MAX_FINDINGS]))
-        lines.append(f"and {len(findings) - _MAX_FINDINGS} more; --json shows all")
+        more = f"and {len(findings) - _MAX_FINDINGS} more; --json shows all"
+        lines = [*map(str, errors_first[:_MAX_FINDINGS]), more]
     lines += [f"{path}: {line}" for line in loaded or ()]
     code = list(dict.fromkeys(name for _, name in named_code(agent))) if loaded is None else []
     if code:
