@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def agent_option(command: F) -> F:
-    """Add `--agent`: the agent whose recorded runs the command is about."""
-    return click.option(
-        "--agent",
-        "-a",
-        default=default_agent,
-        show_default=DEFAULT_AGENT_FILE,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The agent.yaml, or its folder, whose runs to use.",
-    )(command)
+agent_option = click.option(
+    "--agent",
+    "-a",
+    default=default_agent,
+    show_default=DEFAULT_AGENT_FILE,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The agent.yaml, or its folder, whose runs to use.",
+)
 
 
 def file_option(description: str, **attributes: Any) -> Callable[[F], F]:
@@ -74,7 +72,7 @@ def github_step(context: click.Context) -> "GitHubActions | None":
     return step
 
 
-def _switch(flag: str, text: str, start: Callable[[click.Context], object]) -> Callable[[F], F]:
+def switch(flag: str, text: str, start: Callable[[click.Context], object]) -> Callable[[F], F]:
     """Add an option that has no YAML key, because a downloaded folder must not set it."""
 
     def apply(context: click.Context, _: click.Parameter, is_given: bool) -> None:
@@ -92,36 +90,26 @@ def _switch(flag: str, text: str, start: Callable[[click.Context], object]) -> C
     )
 
 
-def allow_outside_option(command: F) -> F:
-    """Add `--allow-outside`, which permits paths outside the agent's folder."""
+def _allow_outside(context: click.Context) -> None:
+    from holodeck.lib.support.safe_paths import allow_outside
 
-    def start(context: click.Context) -> None:
-        from holodeck.lib.support.safe_paths import allow_outside
-
-        context.with_resource(allow_outside())
-
-    return _switch("--allow-outside", "Allow paths outside the agent's folder.", start)(command)
+    context.with_resource(allow_outside())
 
 
-def trust_option(command: F) -> F:
-    """Add `--trust`, which consents to endpoints of `.env` files."""
-
-    def start(context: click.Context) -> None:
-        context.ensure_object(CliContext).trusts_endpoints = True
-
-    return _switch("--trust", "Send to endpoints of .env files without asking.", start)(command)
+def _trust(context: click.Context) -> None:
+    context.ensure_object(CliContext).trusts_endpoints = True
 
 
-def untrusted_option(command: F) -> F:
-    """Add `--untrusted`, for the configuration of a stranger."""
+def _distrust(context: click.Context) -> None:
+    from holodeck.lib.support.trust import untrusted
 
-    def start(context: click.Context) -> None:
-        from holodeck.lib.support.trust import untrusted
+    context.with_resource(untrusted())
 
-        context.with_resource(untrusted())
 
-    text = "Refuse code, commands, foreign hosts, ${VAR}."
-    return _switch("--untrusted", text, start)(command)
+_OUTSIDE = "Allow paths outside the agent's folder."
+allow_outside_option = switch("--allow-outside", _OUTSIDE, _allow_outside)
+trust_option = switch("--trust", "Send to endpoints of .env files without asking.", _trust)
+untrusted_option = switch("--untrusted", "Refuse code, commands, foreign hosts, ${VAR}.", _distrust)
 
 
 def output_options(command: F) -> F:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from secrets import randbelow
 from typing import Any
 
@@ -31,21 +32,13 @@ def selection_request(options: Mapping[str, Any]) -> SelectionRequest:
     shard, keyword = options["shard"], options["keyword"]
     if shard is not None:
         _require_stable_shards(options)
-    return SelectionRequest(
-        ids=options["ids"],
-        names=options["names"],
-        suites=options["suites"],
-        tags=options["tags"],
-        excluded_tags=options["excluded_tags"],
-        keyword=None if keyword is None else parse_expression(keyword),
-        last_failed=options["last_failed"],
-        new=options["new"],
-        seed=_seed(options),
-        failed_first=options["failed_first"],
-        limit=options["limit"],
-        shard=None if shard is None else Shard.parse(shard),
-        allow_empty=options["allow_empty"],
-    )
+    parsed = {
+        "keyword": None if keyword is None else parse_expression(keyword),
+        "seed": _seed(options),
+        "shard": None if shard is None else Shard.parse(shard),
+    }
+    same = {field.name: options[field.name] for field in fields(SelectionRequest)}
+    return SelectionRequest(**same | parsed)
 
 
 def _require_stable_shards(options: Mapping[str, Any]) -> None:
@@ -68,9 +61,7 @@ def _seed(options: Mapping[str, Any]) -> int | None:
         return None
     if seed is None and options["shard"] is not None:
         raise click.UsageError("all shards must use the same order; add the same --seed N to each")
-    if seed is None:
-        return randbelow(_MAX_SEED)
-    return seed
+    return randbelow(_MAX_SEED) if seed is None else seed
 
 
 def apply_selection(
@@ -133,17 +124,11 @@ def case_rows(agent: Agent) -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    cells = [
-        [
-            one_line(row["name"] or row["input"], _MAX_CELL),
-            one_line(row["id"] or "", _MAX_CELL),
-            one_line(row["suite"] or "", _MAX_CELL),
-            one_line(", ".join(row["tags"]), _MAX_CELL),
-            row["kind"] if row["skip"] is None else f"{row['kind']}, skipped",
-            row["place"],
-        ]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        texts = (row["name"] or row["input"], row["id"], row["suite"], ", ".join(row["tags"]))
+        kind = row["kind"] if row["skip"] is None else f"{row['kind']}, skipped"
+        cells.append([*(one_line(text or "", _MAX_CELL) for text in texts), kind, row["place"]])
     header = ["NAME", "ID", "SUITE", "TAGS", "KIND", "PLACE"]
     used = [column for column in range(len(header)) if any(row[column] for row in cells)]
     return format_table([[row[column] for column in used] for row in [header, *cells]])

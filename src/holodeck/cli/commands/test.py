@@ -13,6 +13,7 @@ from holodeck.cli.options import (
     github_step,
     output_options,
     report_targets,
+    switch,
     trust_option,
     untrusted_option,
 )
@@ -31,6 +32,8 @@ _select = partial(click.option, cls=GroupedOption, group="Selection")
 _preview = partial(click.option, cls=GroupedOption, group="Preview")
 _resume = partial(click.option, cls=GroupedOption, group="Resuming")
 _run = partial(click.option, cls=GroupedOption, group="Run")
+_SAME_NAME = ("as_json", "resume", "retry_errors", "force", "debug", "against", "fail_on")
+"""Options that `TestOptions` has as they are."""
 _EXCLUSIVE = {
     "only_list dry_run": "--list and --dry-run exclude each other; use one of them",
     "only_list outputs resume events debug watch": "--list runs nothing; remove {flag}",
@@ -61,11 +64,10 @@ _NEEDED = {
 """An option with those of which it needs one, and what to do about it."""
 
 
-def _skip_invalid(context: click.Context, _: click.Parameter, is_given: bool) -> None:
-    if is_given:
-        from holodeck.config.cases.suite_files import skip_invalid_suites
+def _skip_invalid(context: click.Context) -> None:
+    from holodeck.config.cases.suite_files import skip_invalid_suites
 
-        context.with_resource(skip_invalid_suites())
+    context.with_resource(skip_invalid_suites())
 
 
 _record = partial(click.option, cls=GroupedOption, group="Cache and recordings")
@@ -78,13 +80,7 @@ _OPTIONS = (
         "--agent", "-a", type=click.Path(), metavar="FILE", help="The agent.yaml for suite files."
     ),
     _input("--adapter", metavar="MODULE:CLASS", help="Your agent for suite files; no agent.yaml."),
-    _input(
-        "--skip-invalid",
-        is_flag=True,
-        expose_value=False,
-        callback=_skip_invalid,
-        help="Leave out invalid suite files; exit with 5.",
-    ),
+    switch("--skip-invalid", "Leave out invalid suite files; exit with 5.", _skip_invalid),
     _compare(
         "--against",
         metavar="FILE",
@@ -250,14 +246,8 @@ def test(
         settings=cli_config(options | {"recording": recording}),
         targets=report_targets(outputs, report_format),
         preview_mode=preview_mode,
-        as_json=options["as_json"],
-        resume=options["resume"],
-        retry_errors=options["retry_errors"],
-        force=options["force"],
-        debug=options["debug"],
-        against=options["against"],
-        fail_on=options["fail_on"],
         gate=_gate_options(options),
+        **{name: options[name] for name in _SAME_NAME},
     )
     if options["adapter"] is None:
         is_run = preview_mode is None

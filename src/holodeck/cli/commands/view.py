@@ -29,7 +29,7 @@ from holodeck.lib.records.run_store import Run, RunStore, parse_event
 from holodeck.lib.records.trends import past_outcomes, run_trends
 from holodeck.lib.reports.formats import write_report_text
 from holodeck.lib.reports.html import page_case, page_of, page_of_runs
-from holodeck.lib.reports.page_file import Page, PageCase, index_of, render_page
+from holodeck.lib.reports.page_file import Page, index_of, render_page
 from holodeck.lib.secrets.redact import Redactor
 from holodeck.lib.support.files import try_lock
 from holodeck.lib.support.safe_paths import inputs_noted, refuse_input
@@ -156,34 +156,36 @@ _HEADERS = {
 
 
 class GrowingRun:
-    """The record of a run, of which each update reads what was appended since the last."""
+    """The record of a run, of which each call reads what was appended since the last."""
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
         self._path = path
-        self._redactor = redactor
+        self._redact = redactor.redact_report
         self._offset = 0
         self._started: RunHead | None = None
         self._ended: RunEnd | None = None
-        self._finished: dict[int, CaseFinished] = {}
-        self._skipped: dict[int, CaseSkipped] = {}
-        self._cases: list[PageCase] = []
-        self._index: dict[str, Json] = {}
+        self._cases: list[CaseFinished | CaseSkipped] = []
         self._lock = Lock()
 
     def changes(self, after: int) -> dict[str, Json]:
         """Return what the page is about, and the cases that ended after the first `after` ones."""
         with self._lock:
-            is_running = self._update()
-            cases = self._cases[after : after + MOST_CASES]
+            run = self._read()
+            page = page_of(self._redact(report_of(run)))
+            is_running = run.state == "running"
+            if is_running:
+                counts = f"{len(self._cases)} of {run.planned} ended: {page.counts}"
+                page = replace(page, verdict="running", counts=counts, notes=())
+            shown = self._cases[after : after + MOST_CASES]
+            cases = [page_case(self._redact(case.result)) for case in shown]
             return {
-                "page": self._index,
+                "page": index_of(page),
                 "rows": [case.row for case in cases],
                 "lines": [case.line for case in cases],
                 "is_last": not is_running and after + len(cases) >= len(self._cases),
             }
 
-    def _update(self) -> bool:
-        """Read the new lines; return whether the run goes on."""
+    def _read(self) -> Run:
         with self._path.open("rb") as file:
             is_running = not try_lock(file.fileno())
             file.seek(self._offset)
@@ -191,38 +193,16 @@ class GrowingRun:
                 if not line.endswith(b"\n"):  # it is still being written
                     break
                 self._offset += len(line)
-                self._add(line)
-        is_running = is_running and self._ended is None
-        self._index = index_of(self._page(is_running))
-        return is_running
-
-    def _add(self, line: bytes) -> None:
-        event = parse_event(line)
-        if isinstance(event, RunHead):
-            self._started = event
-        elif isinstance(event, RunEnd):
-            self._ended = event
-        elif isinstance(event, CaseFinished):
-            self._finished[event.index] = event
-            self._cases.append(page_case(self._redactor.redact_report(event.result)))
-        elif isinstance(event, CaseSkipped):
-            self._skipped[event.index] = event
-            self._cases.append(page_case(self._redactor.redact_report(event.result)))
-
-    def _page(self, is_running: bool) -> Page:
-        run = Run(
-            self._path,
-            self._started,
-            self._finished,
-            self._ended,
-            is_running,
-            skipped=self._skipped,
-        )
-        page = page_of(self._redactor.redact_report(report_of(run)))
-        if not is_running:
-            return page
-        done = f"{len(self._cases)} of {run.planned} ended: {page.counts}"
-        return replace(page, verdict="running", counts=done, notes=())
+                match parse_event(line):
+                    case RunHead() as started:
+                        self._started = started
+                    case RunEnd() as ended:
+                        self._ended = ended
+                    case CaseFinished() | CaseSkipped() as case:
+                        self._cases.append(case)
+        finished = {case.index: case for case in self._cases if isinstance(case, CaseFinished)}
+        skipped = {case.index: case for case in self._cases if isinstance(case, CaseSkipped)}
+        return Run(self._path, self._started, finished, self._ended, is_running, skipped=skipped)
 
 
 class _Server(ThreadingHTTPServer):

@@ -56,7 +56,12 @@ def spreadsheet_as_markdown(data: bytes, sheet: str | None, cells: str | None) -
 
 def _rows(values: Any, formulas: Any, cells: str | None) -> list[list[str]]:
     """Return the cells of a sheet as text, without the empty rows and columns at its end."""
-    bounds = _bounds(cells)
+    bounds: dict[str, int] = {}
+    if cells is not None:
+        from openpyxl.utils import range_boundaries
+
+        names = ("min_col", "min_row", "max_col", "max_row")
+        bounds = dict(zip(names, range_boundaries(cells.upper()), strict=True))
     for sheet in (values, formulas):
         sheet.reset_dimensions()  # files may lie about them, and padding takes for ever
     rows: list[list[str]] = []
@@ -77,15 +82,6 @@ def _rows(values: Any, formulas: Any, cells: str | None) -> list[list[str]]:
     while rows and not rows[-1]:
         rows.pop()
     return rows
-
-
-def _bounds(cells: str | None) -> dict[str, int]:
-    if cells is None:
-        return {}
-    from openpyxl.utils import range_boundaries
-
-    names = ("min_col", "min_row", "max_col", "max_row")
-    return dict(zip(names, range_boundaries(cells.upper()), strict=True))
 
 
 def _text(value: Any, written: Any) -> str:
@@ -190,12 +186,11 @@ def document_as_markdown(data: bytes, job: Job) -> str:
         check_contents(data)
     try:
         return _convert(data, job)
-    except ImportError as error:
-        raise MissingExtra("files", f"reading {suffix} files") from error
     except Unreadable as error:
         raise ValueError(str(error)) from error
     except Exception as error:  # whatever a parser raises at a damaged file
-        if type(error).__name__ == "MissingDependencyException":
+        is_missing = type(error).__name__ == "MissingDependencyException"
+        if is_missing or isinstance(error, ImportError):
             raise MissingExtra("files", f"reading {suffix} files") from error
         reason = one_line(str(error), 200) or type(error).__name__
         raise ValueError(f"cannot be read as {suffix}: {reason}") from error
@@ -205,10 +200,7 @@ def _convert(data: bytes, job: Job) -> str:
     if job.kind == "pdf":
         pages = pdf_pages(data)
         require_pages(job.pages, len(pages), "page")
-        wanted = [
-            (at, text) for at, text in enumerate(pages, 1) if not job.pages or at in job.pages
-        ]
-        return "\n\n".join(f"<!-- Page number: {at} -->\n{text}" for at, text in wanted if text)
+        return _numbered("Page", pages, job.pages)
     if job.kind == "excel":
         return spreadsheet_as_markdown(data, job.sheet, job.range)
     text = _with_markitdown(data, job.kind)
@@ -220,9 +212,9 @@ def _with_markitdown(data: bytes, kind: str) -> str:
     from markitdown import StreamInfo
     from markitdown.converters import DocxConverter, PptxConverter
 
-    makers: dict[str, Any] = {"word": DocxConverter, "powerpoint": PptxConverter}
+    converter: Any = DocxConverter if kind == "word" else PptxConverter
     info = StreamInfo(extension=SUFFIXES[kind])
-    return str(makers[kind]().convert(io.BytesIO(data), info).markdown)
+    return str(converter().convert(io.BytesIO(data), info).markdown)
 
 
 def _slides(text: str, wanted: Collection[int]) -> str:
@@ -236,10 +228,15 @@ def _slides(text: str, wanted: Collection[int]) -> str:
             end = match.end()
     slides[-1] += text[end:]
     require_pages(wanted, len(slides) - 1, "slide")
+    return _numbered("Slide", [slide.strip() for slide in slides[1:]], wanted)
+
+
+def _numbered(unit: str, texts: Sequence[str], wanted: Collection[int]) -> str:
+    """Return the pages with these numbers, or all; those without text are left out."""
     return "\n\n".join(
-        f"<!-- Slide number: {number} -->\n{slide.strip()}"
-        for number, slide in enumerate(slides[1:], 1)
-        if slide.strip() and (not wanted or number in wanted)
+        f"<!-- {unit} number: {number} -->\n{text}"
+        for number, text in enumerate(texts, 1)
+        if text and (not wanted or number in wanted)
     )
 
 
@@ -261,12 +258,9 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_cell, cells))} |"
-
-
-def _cell(text: str) -> str:
-    """Return the text of a cell on one line, with what would end the cell escaped."""
-    return "<br>".join(text.replace("|", "\\|").split("\n")).strip()
+    """Return cells, each on one line, with what would end the cell escaped."""
+    texts = (cell.replace("|", "\\|").replace("\n", "<br>").strip() for cell in cells)
+    return f"| {' | '.join(texts)} |"
 
 
 HEADING_FACTOR = 1.15

@@ -76,7 +76,7 @@ class DocumentReader:
     ) -> tuple[ProcessedFileInput, Image | None]:
         """Return an image for a model; None together with the `error`. Never raises; blocks."""
         source = _Source(file, base_dir, self._rules)
-        image, failure, elapsed_ms = self._attempt(partial(self._image, source))
+        image, failure, elapsed_ms = self._attempt(lambda: image_for_models(self._load(source)))
         if image is None:
             return source.processed("", failure, elapsed_ms), None
         source.metadata |= {"media_type": image.media_type, "sent_as": "image"}
@@ -101,9 +101,6 @@ class DocumentReader:
         if not data:
             raise ValueError("is empty")
         return data
-
-    def _image(self, source: "_Source") -> Image:
-        return image_for_models(self._load(source))
 
     def _text(self, source: "_Source") -> str:
         """Return the text of a file. Raises what `_reason` knows."""
@@ -156,11 +153,10 @@ class _Source:
             "path" if file.url is None else "url": file.shown_path,
             "type": file.type,
         }
-        selected = {"pages": file.pages, "sheet": file.sheet, "range": file.range}
+        pages = None if file.pages is None else ", ".join(map(str, file.pages))
+        selected = {"pages": pages, "sheet": file.sheet, "range": file.range}
         self.metadata |= {
-            f"{name}_extracted": ", ".join(map(str, value)) if name == "pages" else str(value)
-            for name, value in selected.items()
-            if value is not None
+            f"{name}_extracted": str(value) for name, value in selected.items() if value is not None
         }
         self._base_dir = base_dir
         self._rules = replace(rules, cache_dir=None) if file.cache is False else rules
@@ -187,24 +183,21 @@ class _Source:
     def load(self) -> bytes:
         """Return the content."""
         if self.file.url is None:
-            return self._load_from_disk()
+            path = file_inside(self.file.shown_path, self._base_dir)
+            size = path.stat().st_size
+            self.metadata["size_bytes"] = size
+            if size > MAX_BYTES:
+                raise ValueError(
+                    f"is {size / 1e6:,.1f} MB large; at most {MAX_BYTES / 1e6:,.0f} MB are read"
+                )
+            with path.open("rb") as file:
+                return file.read(MAX_BYTES)
         downloaded = asyncio.run(download(self.file.url, self._rules))
         self.metadata["size_bytes"] = len(downloaded.data)
         if downloaded.media_type is not None:
             self.metadata["media_type"] = downloaded.media_type
         self.cached_path = None if downloaded.cached_path is None else str(downloaded.cached_path)
         return downloaded.data
-
-    def _load_from_disk(self) -> bytes:
-        path = file_inside(self.file.shown_path, self._base_dir)
-        size = path.stat().st_size
-        self.metadata["size_bytes"] = size
-        if size > MAX_BYTES:
-            raise ValueError(
-                f"is {size / 1e6:,.1f} MB large; at most {MAX_BYTES / 1e6:,.0f} MB are read"
-            )
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES)
 
 
 def _call_in_thread(call: Callable[[], T], seconds: float) -> T:

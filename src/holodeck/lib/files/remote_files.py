@@ -190,7 +190,9 @@ class _Fetch:
         """Return the response after all redirects, and its URL. Raises DownloadError."""
         credentials, origin = basic_credentials(urlsplit(url)), _origin(url)
         for _ in range(MAX_REDIRECTS + 1):
-            headers = self._headers(url)
+            headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holodeck"}
+            if self._cached is not None and self._cached.url == _without_credentials(url):
+                headers |= self._cached.conditions
             if credentials and _origin(url) == origin:
                 headers["Authorization"] = credentials
             response = await self._get(url, headers)
@@ -208,13 +210,6 @@ class _Fetch:
         if deadline is not None and asyncio.get_running_loop().time() + wait >= deadline:
             raise error
         return wait
-
-    def _headers(self, url: str) -> dict[str, str]:
-        """Return the headers of a request; those about the cached file only where it was found."""
-        headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holodeck"}
-        if self._cached is not None and self._cached.url == _without_credentials(url):
-            headers |= self._cached.conditions
-        return headers
 
     async def _get(self, url: str, headers: dict[str, str]) -> Response:
         """Return the response to a request, from an address that was checked."""
@@ -235,8 +230,10 @@ class _Fetch:
 
     async def _exchange(self, server: Server, headers: dict[str, str]) -> Response:
         pool = ConnectionPool(server, self._rules.max_bytes)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = f"{server.begin_request('GET')}{lines}Connection: close\r\n\r\n"
         try:
-            return await pool.exchange(_encode(server, headers))
+            return await pool.exchange(request.encode("latin-1"))
         except TooLarge as error:
             most = self._rules.max_bytes / 1e6
             raise DownloadError(f"is too large: at most {most:g} MB are read") from error
@@ -365,8 +362,3 @@ def _kind_if_not_public(address: Address) -> str | None:
         "private": not address.is_global,
     }
     return next((kind for kind, applies in kinds.items() if applies), None)
-
-
-def _encode(server: Server, headers: dict[str, str]) -> bytes:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"{server.begin_request('GET')}{lines}Connection: close\r\n\r\n".encode("latin-1")

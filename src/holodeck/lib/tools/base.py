@@ -172,16 +172,15 @@ async def run_tool(
                 server=tool.server,
                 prevented=returned.prevented,
             )
-        reply = returned if isinstance(returned, ToolReply) else None
-        if reply is not None and reply.is_error:
+        if isinstance(returned, ToolReply):
+            reply, text = returned, _shorten(returned.text)
+            value = text if reply.value is None else value_and_text(reply.value)[0]
+        else:
+            value, text = value_and_text(returned)
+            reply = ToolReply(text)
+        if reply.is_error:
             current.fail("ToolError", reply.text)
-        value, text = value_and_text(returned if reply is None else reply.value)
-        if reply is not None:
-            text = _shorten(reply.text)
-            value = text if reply.value is None else value
         set_content(current, names.TOOL_RESULT, text)
-        if reply is None:
-            return ToolOutcome(text, value, None, duration_ms, server=tool.server)
         return ToolOutcome(
             text,
             value,

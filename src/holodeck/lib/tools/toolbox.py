@@ -81,14 +81,12 @@ class ToolFilterManager:
         """Return the tools that fit the message, the best first."""
         method = self._config.search_method
         by_meaning = await self._by_meaning(query) if method != "bm25" else []
-        by_keywords = self._by_keywords(query) if method != "semantic" else []
+        by_keywords: list[str] = []
+        if method != "semantic" and (found := self._keywords.search(query)):
+            floor = found[0][1] * self._config.similarity_threshold
+            by_keywords = [name for name, score in found if score >= floor]
         ranked = [name for name, _ in fuse_ranks([(by_meaning, 1.0), (by_keywords, 1.0)])]
         return [name for name in ranked if name in names]
-
-    def _by_keywords(self, query: str) -> list[str]:
-        found = self._keywords.search(query)
-        floor = found[0][1] * self._config.similarity_threshold if found else 0.0
-        return [name for name, score in found if score >= floor]
 
     async def _by_meaning(self, query: str) -> list[str]:
         if self._embed is None or not query.strip():

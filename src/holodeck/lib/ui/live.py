@@ -269,12 +269,8 @@ class IngestionProgress:
     It is a note on the live line or, if there is none, a line on stderr every few seconds.
     """
 
-    def __init__(
-        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._clock = clock
-        self._printed_at = clock()
+    def __init__(self) -> None:
+        self._printed_at = time.monotonic()
 
     def __call__(self, done: int, total: int, tool: str) -> None:
         """Show that `done` of the documents that changed are ingested."""
@@ -282,14 +278,14 @@ class IngestionProgress:
         line = active_live_line()
         if line is not None:
             line.note("" if done == total else text)
-        elif done < total and self._clock() - self._printed_at >= _NOTE_S:
-            self._printed_at = self._clock()
-            write_text(self._stream, text + "\n")
+        elif done < total and time.monotonic() - self._printed_at >= _NOTE_S:
+            self._printed_at = time.monotonic()
+            write_text(sys.stderr, text + "\n")
 
     def finish(self, summary: str) -> None:
         """Print what was done."""
         with live_line_hidden():
-            write_text(self._stream, inert(summary, keep_newlines=False) + "\n")
+            write_text(sys.stderr, inert(summary, keep_newlines=False) + "\n")
 
 
 def _describe(done: int, total: int | None, what: str) -> str:
