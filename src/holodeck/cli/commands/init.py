@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
+from holodeck import errors
 from holodeck.cli.context import CliContext
-from holodeck.lib.ui.live import echo
+from holodeck.config.cases.suite_files import is_yaml
+from holodeck.errors import BackendError, BackendInitError, ConfigError, ReportError
+from holodeck.lib.ui.live import echo, protected_streams
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import AgentDescription, ExecutionResult
@@ -96,8 +99,6 @@ def init(
     there: each push replays its recordings, and each night records them again. The first line of
     the file names its schema for editors, which is written to .holodeck unless it is there.
     """
-    from holodeck.config.cases.suite_files import is_yaml
-
     if question is not None and (target is None or not question.strip()):
         raise click.UsageError("--ask needs a text, and with --from the agent to ask")
     if ci and (target is not None or suite):
@@ -157,8 +158,6 @@ def _write_files(
 
 def _write_workflow(agent_config: Path, context: CliContext) -> None:
     """Write the workflow that tests an agent with its recordings."""
-    from holodeck import errors
-
     if not agent_config.is_file():
         raise errors.FileNotFoundError(
             str(agent_config), "is not there; write it with holodeck init"
@@ -172,8 +171,6 @@ def _write_workflow(agent_config: Path, context: CliContext) -> None:
 
 def _require_new(paths: Iterable[Path]) -> None:
     """Raise ConfigError if any of the files exists."""
-    from holodeck.errors import ConfigError
-
     for path in paths:
         if path.exists() or path.is_symlink():
             raise ConfigError(str(path), "exists and is not overwritten; name another file")
@@ -184,7 +181,6 @@ def _load(
 ) -> "tuple[AgentDescription, ExecutionResult | None]":
     """Return what the agent is, and what it did if it was asked. Raises HoloDeckError."""
     from holodeck.cli.commands.validate import describe_agent
-    from holodeck.errors import ConfigError
 
     if ":" not in target:
         raise ConfigError("--from", f"found {target!r}; expected 'module:object', say 'app:agent'")
@@ -198,11 +194,9 @@ def _load(
 
 def _ask(target: str, folder: Path, question: str) -> "tuple[AgentDescription, ExecutionResult]":
     """Return what the agent is, and what it did in one turn, as it or the tap tells it."""
-    from holodeck.errors import BackendError, BackendInitError, ConfigError
     from holodeck.lib.backends.python.backend import CallableBackend
     from holodeck.lib.backends.tapped_backend import TappedPythonBackend
     from holodeck.lib.processes.process_exit import process_exit_forbidden
-    from holodeck.lib.ui.live import protected_streams
     from holodeck.lib.user_code.raised import with_location
 
     backend = CallableBackend(target, folder)
@@ -324,8 +318,6 @@ def _text(text: str) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    from holodeck.errors import ReportError
-
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from math import fsum
 
 from holodeck.config.prices import agent_price_key, describe_list, list_price
@@ -51,20 +52,17 @@ def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     """Return what a case cost; `agents` is the model of the agent."""
     if any(run.recording is not None and run.recording.replayed for run in result.single_runs):
         return _cost(prices.unit, (None, None, None), [REPLAYED], {})
-    agent = list(agent_charges(result, agents))
-    judges = list(judge_charges(result))
-    users = list(simulator_charges(result))
-    parts = [
-        _sum([_amount(charge, prices) for charge in charges]) for charges in (agent, judges, users)
-    ]
-    unknown = []
-    for charge in agent + judges + users:
+    groups = _charges(result, agents)
+    parts = [_sum([_amount(charge, prices) for charge in charges]) for charges in groups]
+    unknown, lists = [], {}
+    for charge in chain(*groups):
         if charge.price(prices) is None:
             unknown.append(f"no price for {charge.model}")
         elif _amount(charge, prices) is None:
             unknown.append(f"{charge.who} does not report its tokens")
-    listed = [charge.model for charge in agent + judges + users if charge.is_listed(prices)]
-    return _cost(prices.unit, parts, unknown, {model: describe_list() for model in listed})
+        if charge.is_listed(prices):
+            lists[charge.model] = describe_list()
+    return _cost(prices.unit, parts, unknown, lists)
 
 
 def total_cost(results: Sequence[TestResult]) -> Cost | None:
@@ -100,7 +98,7 @@ def describe_cost(cost: Cost) -> str:
     return f"unknown ({'; '.join(cost.unknown)}); {parts}"
 
 
-def agent_turns(result: TestResult) -> Iterator[PartResult]:
+def _agent_turns(result: TestResult) -> Iterator[PartResult]:
     """Return the calls of the agent: each turn, or the case of a single input."""
     for run in result.single_runs:
         yield from (part for part in run.parts if part.agent_time_ms is not None)
@@ -113,13 +111,13 @@ def known_usage(usage: TokenUsage | None) -> TokenUsage | None:
 
 def calls_of(result: TestResult) -> int:
     """Return the calls of models: agent and tools with failed attempts, judges, simulated users."""
-    of_agent = sum(_calls(part) for part in agent_turns(result))
+    of_agent = sum(_calls(part) for part in _agent_turns(result))
     return of_agent + sum(cost.calls for cost in result.judge_costs + result.simulator_costs)
 
 
 def tokens_of(result: TestResult) -> int | None:
     """Return the tokens of agent, judges and simulated users; None if some are unknown."""
-    return _tokens(_charges(result))
+    return _tokens(chain(*_charges(result)))
 
 
 def amount_of(cost: ModelCost, prices: PriceTable) -> float | None:
@@ -144,9 +142,9 @@ def _calls(part: PartResult) -> int:
     return max(1, len(part.attempts) + answered) + of_tools
 
 
-def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
+def _agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """Return what the agent costs: its answers, what is known of failed attempts, and tools."""
-    for part in agent_turns(result):
+    for part in _agent_turns(result):
         if part.evidence.token_usage == "tap":  # noqa: S105 - not a password
             for request in part.model_requests:
                 if request.token_usage is not None:
@@ -163,32 +161,26 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
             yield from _of_model(call.model_cost, f"the tool {call.name!r}")
 
 
-def judge_charges(result: TestResult) -> Iterator[Charge]:
-    """Return what the judges of metrics and criteria cost, in every single run."""
+def _charges(result: TestResult, model: str = "") -> tuple[list[Charge], ...]:
+    """Return what the agent, the judges and the simulated users cost, in every single run.
+
+    `model` is that of the agent, for its price.
+    """
+    judges: list[Charge] = []
+    users: list[Charge] = []
     for run in result.single_runs:
         for row in run.rows:
             if row.judge_calls > row.judge_failed:
-                model = row.model_used or "unknown"
-                yield Charge(model, known_usage(row.judge_tokens), f"the judge {model}")
-        yield from _of_model(run.judge_cost, "the judge of 'criteria'")
-
-
-def simulator_charges(result: TestResult) -> Iterator[Charge]:
-    """Return what the simulated users cost, in every single run."""
-    for run in result.single_runs:
-        yield from _of_model(run.simulator_cost, "the simulated user")
+                judge = row.model_used or "unknown"
+                judges.append(Charge(judge, known_usage(row.judge_tokens), f"the judge {judge}"))
+        judges += _of_model(run.judge_cost, "the judge of 'criteria'")
+        users += _of_model(run.simulator_cost, "the simulated user")
+    return [*_agent_charges(result, model)], judges, users
 
 
 def _of_model(cost: ModelCost | None, who: str) -> Iterator[Charge]:
     if cost is not None and cost.calls > cost.failed:
         yield Charge(cost.model or "unknown", known_usage(cost.tokens), who)
-
-
-def _charges(result: TestResult) -> Iterator[Charge]:
-    """Return everything that costs something, whatever the model of the agent."""
-    yield from agent_charges(result, "")
-    yield from judge_charges(result)
-    yield from simulator_charges(result)
 
 
 def _amount(charge: Charge, prices: PriceTable) -> float | None:
