@@ -29,6 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _input = partial(click.option, cls=GroupedOption, group="Input")
 _compare = partial(click.option, cls=GroupedOption, group="Comparison")
 _select = partial(click.option, cls=GroupedOption, group="Selection")
+_selects = partial(_select, multiple=True)
 _preview = partial(click.option, cls=GroupedOption, group="Preview")
 _resume = partial(click.option, cls=GroupedOption, group="Resuming")
 _run = partial(click.option, cls=GroupedOption, group="Run")
@@ -105,39 +106,16 @@ _OPTIONS = (
         help="Rerun a regression N times to confirm it [3].",
     ),
     _select("-k", "keyword", metavar="EXPR", help="Run cases that match 'refund and not slow'."),
-    _select(
-        "--tag",
-        "-t",
-        "tags",
-        metavar="TAG",
-        multiple=True,
-        help="Run cases with a tag; repeatable.",
-    ),
-    _select(
+    _selects("--tag", "-t", "tags", metavar="TAG", help="Run cases with a tag; repeatable."),
+    _selects(
         "--exclude-tag",
         "excluded_tags",
         metavar="TAG",
-        multiple=True,
         help="Leave out cases with a tag; repeatable.",
     ),
-    _select(
-        "--suite",
-        "-s",
-        "suites",
-        metavar="NAME",
-        multiple=True,
-        help="Run cases of a suite; repeatable.",
-    ),
-    _select(
-        "--id", "ids", metavar="ID", multiple=True, help="Run the case with an id; repeatable."
-    ),
-    _select(
-        "--name",
-        "names",
-        metavar="NAME",
-        multiple=True,
-        help="Run the cases of a name; repeatable.",
-    ),
+    _selects("--suite", "-s", "suites", metavar="NAME", help="Run cases of a suite; repeatable."),
+    _selects("--id", "ids", metavar="ID", help="Run the case with an id; repeatable."),
+    _selects("--name", "names", metavar="NAME", help="Run the cases of a name; repeatable."),
     _select("--last-failed", "--lf", is_flag=True, help="Run cases that did not pass last time."),
     _select("--new", is_flag=True, help="Run cases without a recorded result."),
     _select(

@@ -36,31 +36,26 @@ _MAX_NAME = 80
 _RESERVE = 2_000
 """Characters for the titles of the lists, and for what is said of those left out."""
 _MAX_LINE = 300
-_TITLES = {
-    PairVerdict.ONLY_FIRST: "Passed only on A (regressions)",
-    PairVerdict.ONLY_SECOND: "Passed only on B",
-    PairVerdict.NEITHER: "Passed on neither",
-    PairVerdict.UNDECIDED: "Undecided",
-    PairVerdict.BOTH: "Passed on both",
-    PairVerdict.SKIPPED: "Skipped",
-    PairVerdict.NOT_RUN: "Not run",
+
+
+class _Shown(NamedTuple):
+    """How the pairs of a verdict are called, in a list and in a line of progress."""
+
+    title: str
+    word: str
+    color: str = ANSIColors.YELLOW
+
+
+_SHOWN = {
+    PairVerdict.ONLY_FIRST: _Shown("Passed only on A (regressions)", "ONLY A", ANSIColors.RED),
+    PairVerdict.ONLY_SECOND: _Shown("Passed only on B", "ONLY B", ANSIColors.GREEN),
+    PairVerdict.NEITHER: _Shown("Passed on neither", "BOTH FAIL"),
+    PairVerdict.UNDECIDED: _Shown("Undecided", "UNDECIDED"),
+    PairVerdict.BOTH: _Shown("Passed on both", "BOTH PASS", ANSIColors.GREEN),
+    PairVerdict.SKIPPED: _Shown("Skipped", "SKIPPED"),
+    PairVerdict.NOT_RUN: _Shown("Not run", "NOT RUN"),
 }
-"""Verdict → its title; the pairs that need attention come first."""
-WORDS = {
-    PairVerdict.BOTH: "BOTH PASS",
-    PairVerdict.ONLY_FIRST: "ONLY A",
-    PairVerdict.ONLY_SECOND: "ONLY B",
-    PairVerdict.NEITHER: "BOTH FAIL",
-    PairVerdict.UNDECIDED: "UNDECIDED",
-    PairVerdict.SKIPPED: "SKIPPED",
-    PairVerdict.NOT_RUN: "NOT RUN",
-}
-"""Verdict → what a line of progress says."""
-_COLORS = {
-    PairVerdict.BOTH: ANSIColors.GREEN,
-    PairVerdict.ONLY_FIRST: ANSIColors.RED,
-    PairVerdict.ONLY_SECOND: ANSIColors.GREEN,
-}
+"""The pairs that need attention come first."""
 _NO_VERDICT = {PairVerdict.UNDECIDED, PairVerdict.NOT_RUN}
 _OPEN: dict[Outcome | None, str] = {
     Outcome.AGENT_ERROR: "agent error",
@@ -125,7 +120,8 @@ def describe_trajectories(trajectories: Trajectories) -> str:
 
 def pair_lines(pair: Pair, place: str) -> list[str]:
     """Return what a run prints when the pair is complete; no details if both passed alike."""
-    word = colorize(WORDS[pair.verdict], _COLORS.get(pair.verdict, ANSIColors.YELLOW))
+    shown = _SHOWN[pair.verdict]
+    word = colorize(shown.word, shown.color)
     times = [_number(latency, " ms") for latency in (pair.latency_ms.first, pair.latency_ms.second)]
     took = f" (A {times[0]}, B {times[1]})" if pair.latency_ms.delta is not None else ""
     trajectories = pair.trajectories
@@ -265,7 +261,7 @@ def _change(total: Total) -> str:
 
 
 def _by_verdict(report: ComparisonReport) -> Iterator[tuple[PairVerdict, list[Pair]]]:
-    for verdict in _TITLES:
+    for verdict in _SHOWN:
         pairs = [pair for pair in report.pairs if pair.verdict is verdict]
         if pairs:
             yield verdict, pairs
@@ -279,7 +275,7 @@ def side_label(agent: ComparedAgent) -> str:
 def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
     """Return the summary as text; with `verbose`, it lists every pair that ran, not only those
     that are regressions or undecided."""
-    listed = set(_TITLES) if verbose else {PairVerdict.ONLY_FIRST, PairVerdict.UNDECIDED}
+    listed = set(_SHOWN) if verbose else {PairVerdict.ONLY_FIRST, PairVerdict.UNDECIDED}
     lines = [
         "",
         "=" * _RULE_COLUMNS,
@@ -293,7 +289,7 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
     lines += ["", format_table(rows)] if rows else []
     for verdict, pairs in _by_verdict(report):
         if verdict in listed and verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
-            lines += ["", f"{_TITLES[verdict]}:"]
+            lines += ["", f"{_SHOWN[verdict].title}:"]
             for pair in pairs:
                 lines += [f"  {pair_name(pair)}", *(f"    {line}" for line in detail_lines(pair))]
     lines += ["", *conclusions(report), "=" * _RULE_COLUMNS]
@@ -305,7 +301,7 @@ def count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
     for verdict in PairVerdict:
         count = report.counts[verdict]
         if count or verdict.is_decided:
-            yield _TITLES[verdict], str(count)
+            yield _SHOWN[verdict].title, str(count)
     pairs = [pair for pair in report.pairs if _has_two_results(pair)]
     for what, states in (
         ("Tool calls", [_STATES[pair.trajectories.state] for pair in pairs]),
@@ -350,7 +346,7 @@ def render_markdown(report: ComparisonReport) -> str:
         if verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
             items = _shown_pairs(pairs, room)
             room -= sum(len(line) + 1 for line in items)
-            title = _TITLES[verdict]
+            title = _SHOWN[verdict].title
             is_folded = verdict is PairVerdict.BOTH
             head = [f"## {title}", ""]
             lines += folded(f"{title}: {len(pairs)}", items) if is_folded else head + items

@@ -49,16 +49,19 @@ def generate_junit_report(report: TestReport) -> str:
     counts = _counts(report.results)
     if incomplete is not None:
         counts.update(("tests", "errors"))
-    attributes = {"name": _name(report.agent_name)}
-    attributes |= {name: str(counts[name]) for name in _COUNTS}
-    attributes["time"] = _seconds(report.summary.wall_time_ms)
-    root = Element("testsuites", attributes)
+    wall_time_ms = report.summary.wall_time_ms
+    root = Element("testsuites", _totals(report.agent_name, counts, wall_time_ms))
     for (agent, name), results in suites.items():
         _add_suite(root, report, agent, name, results)
     if incomplete is not None:
         _add_run_suite(root, report, incomplete)
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, "unicode")}\n'
+
+
+def _totals(name: str, counts: Counter[str], elapsed_ms: int) -> dict[str, str]:
+    totals = {count: str(counts[count]) for count in _COUNTS}
+    return {"name": _name(name), **totals, "time": _seconds(elapsed_ms)}
 
 
 def _counts(results: Sequence[TestResult]) -> Counter[str]:
@@ -92,11 +95,7 @@ def _add_suite(
     root: Element, report: TestReport, agent: str, name: str | None, results: list[TestResult]
 ) -> None:
     """Add the cases of an agent and a suite."""
-    counts, first = _counts(results), results[0]
-    attributes = {"name": _name(first.group or agent)}
-    attributes |= {count: str(counts[count]) for count in _COUNTS}
-    attributes["time"] = _seconds(sum(result.execution_time_ms for result in results))
-    attributes["timestamp"] = report.timestamp
+    first, elapsed_ms = results[0], sum(result.execution_time_ms for result in results)
     facts = {
         "agent": agent,
         "configuration": report.config_path_of(first),
@@ -107,7 +106,8 @@ def _add_suite(
         facts["selection"] = str(report.selection)
     named = [(_name(key), value) for key, value in facts.items()]
     named += [(f"note {number}", note) for number, note in enumerate(report.notes, 1)]
-    suite = _add(root, "testsuite", attributes)
+    totals = _totals(first.group or agent, _counts(results), elapsed_ms)
+    suite = _add(root, "testsuite", {**totals, "timestamp": report.timestamp})
     properties = _add(suite, "properties", {})
     for key, value in named:
         _add(properties, "property", {"name": key, "value": _message([value])})
