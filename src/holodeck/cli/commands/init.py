@@ -46,25 +46,6 @@ _SCENARIOS = _Example(
     "adapter.py.txt",
     f" --adapter {_MODULE}:MyAgent",
 )
-_HEAD = """\
-# {what_to_do}
-# Then run the test cases with: holodeck test FILE
-name: {name}
-backend: {backend} # {kind}
-
-{tools}
-test_cases:
-"""
-_CASE = """\
-  - name: {name}
-    skip: write 'input' and 'value', then remove this line
-    input: what the user says{expected}
-    evaluations:
-      - metric: contains
-        value: words that a right response contains
-      - metric: latency
-        max_ms: 60000
-"""
 _WORKFLOW_FILE = Path(".github/workflows/holodeck.yml")
 _ANY_VALUE = "{regex: '[\\s\\S]+'} # any value; write the right one"
 _FILL_IN = "Fill in 'input' and 'value' of each test case, and remove its 'skip'."
@@ -239,7 +220,7 @@ def _render(
     backend = _text(target)
     if is_tapped:
         backend = f"{{type: python, target: {backend}, tap: true}}"
-    head = _HEAD.format(
+    head = _template("head.yaml.txt").format(
         what_to_do=_FILL_IN if answer is None else _CONFIRM,
         name=_text(agent.name or target.partition(":")[0].rpartition(".")[2]),
         backend=backend,
@@ -292,7 +273,8 @@ def _cases_to_fill_in(agent: "AgentDescription") -> str:
     if not tools:
         names = ("a common question", "a difficult question", "a question to decline")
         expected = [(name, "") for name in names]
-    return "\n".join(_CASE.format(name=name, expected=part) for name, part in expected)
+    case = _template("case.yaml.txt")
+    return "\n".join(case.format(name=name, expected=part) for name, part in expected)
 
 
 def _comment(tools: list[str] | None, *, is_tapped: bool) -> str:
