@@ -66,7 +66,9 @@ def summarize(results: Iterable[TestResult], wall_time_ms: int) -> ReportSummary
         standard_errors={
             name: _standard_error(values) for name, values in scores.items() if values[1:]
         },
-        token_usage=sum((run.token_usage for run in runs if run.token_usage), TokenUsage()),
+        token_usage=sum(
+            (run.token_usage for run in runs if run.token_usage is not None), TokenUsage()
+        ),
         unknown_token_usage=sum(
             any(
                 run.token_usage is None and run.agent_time_ms is not None
@@ -140,11 +142,9 @@ def count_outcomes(outcomes: Mapping[str, int]) -> dict[Outcome, str]:
 def count_ran(report: TestReport) -> str:
     """Return such as `3 of 5 tests`, of a run that was interrupted."""
     planned = report.planned_tests
-    return (
-        plural(report.ran, "test")
-        if planned is None
-        else f"{report.ran} of {plural(planned, 'test')}"
-    )
+    if planned is None:
+        return plural(report.ran, "test")
+    return f"{report.ran} of {plural(planned, 'test')}"
 
 
 COST = "Cost"

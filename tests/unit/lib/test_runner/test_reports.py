@@ -169,3 +169,12 @@ def test_places_that_cannot_work_are_refused_before_the_run(tmp_path):
         check_writable(tmp_path)
     with pytest.raises(ConfigError, match="file is not a folder"):
         check_writable(tmp_path / "file" / "report.md")
+
+
+@pytest.mark.parametrize(
+    ("planned", "said"), [(2, "interrupted: 1 of 2 tests ran"), (None, "interrupted: 1 test ran")]
+)
+def test_an_interrupted_run_says_in_junit_how_many_tests_ran(planned, said):
+    report = a_report(a_result(), interrupted=True, planned_tests=planned)
+
+    assert said in FORMATS.load("junit")(report)
