@@ -324,7 +324,9 @@ def _tools(scenario: WrittenScenario) -> list[dict[str, Any]] | None:
 
 def _with_options(scorer: Any, metadata: Mapping[str, Any]) -> Any:
     """Return the scorer with its options from the metadata."""
-    word, option = OPTIONS.get(scorer, ("", "")) if isinstance(scorer, str) else ("", "")
+    if not isinstance(scorer, str) or scorer not in OPTIONS:
+        return scorer
+    word, option = OPTIONS[scorer]
     return {scorer: {option: metadata[word]}} if word in metadata else scorer
 
 

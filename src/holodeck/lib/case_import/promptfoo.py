@@ -228,12 +228,12 @@ _KINDS: dict[str, Callable[..., Made]] = {
     "trajectory:tool-used": _tools_used,
     "tool-call-f1": _only_tools,
 }
-_IN_CODE = ("javascript", "python", "not-javascript", "not-python", "ruby", "webhook")
+_IN_CODE = (
+    *("javascript", "python", "not-javascript", "not-python", "ruby", "webhook"),
+    *("not-is-json", "not-contains-json"),
+)
 _INSTEAD = {
-    **dict.fromkeys(
-        (*_IN_CODE, "not-is-json", "not-contains-json"),
-        "write it in Python, as 'metric: module:callable'",
-    ),
+    **dict.fromkeys(_IN_CODE, "write it in Python, as 'metric: module:callable'"),
     "cost": "'max_cost' limits what the whole run costs",
     "factuality": "write a question of a metric of the type 'judge'",
 }

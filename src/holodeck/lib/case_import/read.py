@@ -23,7 +23,7 @@ from holodeck.lib.case_import.promptfoo import KEYS, PromptfooReader
 from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.support.text import one_line, plural
 from holodeck.models.results.outcome import Outcome
-from holodeck.models.test_result import TestResult, ToolInvocation
+from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
 _LISTS = ("messages", "conversations", "conversation", "input")
 """The keys under which logs write the messages of a conversation."""
@@ -211,17 +211,17 @@ def read_results(run: str, results: Sequence[TestResult], imported: Imported) ->
         imported.cases.append(
             ImportedCase(
                 location=location,
-                turns=[
-                    LoggedTurn(
-                        part.input, part.agent_response, list(map(_call, part.tool_invocations))
-                    )
-                    for part in shown.parts
-                ],
+                turns=[_turn(part) for part in shown.parts],
                 name=result.written_name,
                 tags=list(result.tags),
                 history=imported.read_turns((before, message) for message in history),
             )
         )
+
+
+def _turn(part: TestResult | TurnResult) -> LoggedTurn:
+    calls = [_call(call) for call in part.tool_invocations]
+    return LoggedTurn(part.input, part.agent_response, calls)
 
 
 def _call(call: ToolInvocation) -> LoggedCall:
