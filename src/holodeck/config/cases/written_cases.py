@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from holodeck.config.yaml.source import Origin
 from holodeck.lib.support.text import did_you_mean, quote
-from holodeck.models.agent import SuiteHeader, WrittenCase, WrittenScenario
+from holodeck.models.agent import SuiteHeader, SuiteSettings, WrittenCase, WrittenScenario
 from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel
 
 Kind = Literal["text", "list", "scalar", "mapping"]
@@ -231,10 +231,7 @@ def with_suite_defaults(
     tags = case.get("tags", [])
     if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
         tags = list(dict.fromkeys([*header.tags, *tags]))
-    config = header.config
-    named = {"timeout": config.timeout, "scorers": config.default_scorers}
-    named |= {key: getattr(config, key) for key in _SHARED_KEYS}
-    settings = {key: value for key, value in named.items() if value is not None}
+    settings = _settings(header.config)
     if any(case.get(key) is not None for key in _MIN_PASS_KEYS):
         settings = {key: value for key, value in settings.items() if key not in _MIN_PASS_KEYS}
     given = settings.keys() - {"scorers"}  # null is an error for these
@@ -248,6 +245,13 @@ def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
     if not header.context or not isinstance(own, dict | None):
         return {}
     return {"context": {**header.context, **(own or {})}}
+
+
+def _settings(config: SuiteSettings) -> dict[str, Any]:
+    """Return the settings of a suite that its cases take over."""
+    named = {"timeout": config.timeout, "scorers": config.default_scorers}
+    named |= {key: getattr(config, key) for key in _SHARED_KEYS}
+    return {key: value for key, value in named.items() if value is not None}
 
 
 def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
