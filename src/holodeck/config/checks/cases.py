@@ -271,8 +271,8 @@ def _check_patterns(context: CheckContext, checks: TraceChecks, path: KeyPath) -
     for index, check in enumerate(checks.checks):
         for name, matcher in check.matchers().items():
             if matcher.regex is not None:
-                where = (*path, "checks", index, "where", name, "regex")
-                check_pattern(context, matcher.regex, where)
+                key = (*path, "checks", index, "where", name, "regex")
+                check_pattern(context, matcher.regex, key)
 
 
 def _check_stand_ins(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
