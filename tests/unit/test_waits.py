@@ -36,6 +36,7 @@ UNLIMITED = {
     "lib/mcp_client/transports.py asyncio.wait": CANCELLED,
     "lib/processes/process_guard.py process.wait": KILLED,
     "lib/records/recorder.py self._dirty.wait": STOPPED,
+    "lib/ui/conversation.py ready.wait": "a person who types a line",
     "lib/records/recorder.py self._syncer.join": "the last write to the disk",
     "lib/tap/server.py self._stop.wait": STOPPED,
     "lib/tap/server.py self._can_write.wait": "the call of the agent, whose end closes the tap",

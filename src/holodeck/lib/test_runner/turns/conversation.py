@@ -44,7 +44,7 @@ from holodeck.lib.user_code.raised import raised_error
 from holodeck.lib.user_code.registry import load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.base import MAX_TURNS
-from holodeck.models.cases.conversation import RedTeam, step_kind, step_value
+from holodeck.models.cases.conversation import RedTeam, Simulation, step_kind, step_value
 from holodeck.models.results.outcome import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
@@ -126,8 +126,7 @@ class ConversationRunner:
             if simulation.red_team is not None:
                 user = CaseAttacker(simulation.red_team, self.simulator, case.max_turns)
             else:
-                persona = simulation.model_dump(exclude={"model", "red_team"})
-                user = SimulatedUser(self.simulator, Persona(**persona))
+                user = SimulatedUser(self.simulator, _persona_of(simulation))
         return [user, agent, *([] if self.criteria is None else [self.criteria.participant])]
 
     def _add_result(
@@ -179,6 +178,17 @@ class ConversationRunner:
             failed=result.failed_calls.get(role.value, 0),
             tokens=result.token_usage.get(role.value, TokenUsage()),
         )
+
+
+def _persona_of(simulation: Simulation) -> Persona:
+    return Persona(
+        situation=simulation.situation,
+        persona=simulation.persona,
+        facts=tuple(simulation.facts),
+        opening=simulation.opening,
+        agent_first=simulation.agent_first,
+        language=simulation.language,
+    )
 
 
 def _late_ending(conversation: ScriptRun) -> ConversationEnd | None:
