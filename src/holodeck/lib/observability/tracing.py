@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from random import SystemRandom
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -361,7 +360,9 @@ def propagation_headers() -> dict[str, str]:
     headers: dict[str, str] = {}
     if "opentelemetry.trace" in sys.modules:
         # As the process is set up, which may be without W3C's headers.
-        _propagation().inject(headers)
+        from opentelemetry import propagate
+
+        propagate.inject(headers)
         if TRACEPARENT not in headers:
             _w3c().inject(headers)
     return headers
@@ -388,21 +389,6 @@ async def continue_trace_of_message(request: Any) -> None:
     if isinstance(meta, dict) and isinstance(meta.get(TRACEPARENT), str):
         request.headers.setdefault(TRACEPARENT, meta[TRACEPARENT])
     await continue_trace(request)
-
-
-@contextmanager
-def ensure_trace() -> Iterator[str]:
-    """Yield the `traceparent` of the current trace; where none is recorded, begin a trace.
-
-    The new trace has no span of holodeck's. Its ids tell which spans belong to the block.
-    """
-    around = _api().get_current_span().get_span_context()
-    if around.is_valid and around.trace_flags.sampled:
-        yield propagation_headers()[TRACEPARENT]
-        return
-    ids = SystemRandom()
-    with begin_trace(ids.getrandbits(128), ids.getrandbits(64)):
-        yield propagation_headers()[TRACEPARENT]
 
 
 @contextmanager
@@ -436,12 +422,6 @@ def _api() -> Any:
     import opentelemetry.trace  # noqa: PLC0415 - see above
 
     return opentelemetry.trace
-
-
-def _propagation() -> Any:
-    from opentelemetry import propagate
-
-    return propagate
 
 
 def _w3c() -> Any:

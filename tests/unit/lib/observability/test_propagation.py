@@ -1,6 +1,5 @@
 """The trace of a run goes on in whatever serves the agent: real servers and processes."""
 
-import asyncio
 import socket
 import subprocess
 import sys
@@ -16,7 +15,8 @@ from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.mcp_backend import McpBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.python.backend import CallableBackend
-from holodeck.lib.observability import ensure_trace, propagation_headers
+from holodeck.lib.observability import propagation_headers
+from holodeck.lib.observability.tracing import begin_trace
 from holodeck.models.backend import (
     A2aBackendConfig,
     HttpBackendConfig,
@@ -66,11 +66,17 @@ def serving_mcp():
         listener.close()
 
 
+@contextmanager
+def in_a_trace(trace_id=1):
+    with begin_trace(trace_id, span_id=2):
+        yield propagation_headers()["traceparent"]
+
+
 async def ask_in_a_trace(session, message="go"):
     """Send a message in two traces and in none; the responses, and the two `traceparent`s."""
     expected, responses = [], []
-    for _ in range(2):
-        with ensure_trace() as traceparent:
+    for trace_id in (1, 2):
+        with in_a_trace(trace_id) as traceparent:
             expected.append(traceparent)
             responses.append((await session.send(message)).response)
     responses.append((await session.send(message)).response)
@@ -87,7 +93,7 @@ async def test_requests_to_a_url_have_the_headers_and_the_users_own_win():
         _, expected = await ask_in_a_trace(session)
         await backend.teardown()
         own = HttpBackend(HttpBackendConfig(**config, headers={"Traceparent": "mine"}))
-        with ensure_trace():
+        with in_a_trace():
             await own.invoke_once("go")
         await own.teardown()
 
@@ -146,7 +152,7 @@ async def test_processes_that_do_not_ask_for_the_trace_do_not_get_it(tmp_path):
     config = ProcessBackendConfig(type="process", command=[sys.executable, "agent.py"])
     backend = ProcessBackend(config, tmp_path)
     await backend.initialize()
-    with ensure_trace():
+    with in_a_trace():
         result = await backend.invoke_once("go")
     await backend.teardown()
 
@@ -154,33 +160,29 @@ async def test_processes_that_do_not_ask_for_the_trace_do_not_get_it(tmp_path):
     assert "trace" not in result.response
 
 
-async def test_a_trace_that_is_recorded_is_continued_and_others_are_separate():
+def test_a_span_that_is_recorded_is_continued_until_another_trace_begins():
     from opentelemetry.sdk.trace import TracerProvider
 
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("test")
-
-    async def traceparent():
-        with ensure_trace() as begun:
-            await asyncio.sleep(0)
-            return begun
-
     with tracer.start_as_current_span("outer") as outer:
-        continued = await traceparent()
-    separate = await asyncio.gather(traceparent(), traceparent())
+        continued = propagation_headers()["traceparent"]
+        with in_a_trace() as begun:
+            pass
 
     ids = outer.get_span_context()
     assert continued.startswith(f"00-{ids.trace_id:032x}-{ids.span_id:016x}-")
-    assert len({one.split("-")[1] for one in [continued, *separate]}) == 3
+    assert begun == f"00-{1:032x}-{2:016x}-01"
     assert not trace.get_current_span().get_span_context().is_valid
     assert propagation_headers() == {}
 
 
 def test_traceparent_is_sent_also_where_the_process_uses_other_headers(tmp_path):
     code = (
-        "from holodeck.lib.observability import ensure_trace, propagation_headers\n"
+        "from holodeck.lib.observability import propagation_headers\n"
+        "from holodeck.lib.observability.tracing import begin_trace\n"
         "assert propagation_headers() == {}\n"
-        "with ensure_trace() as traceparent:\n"
-        "    assert propagation_headers() == {'traceparent': traceparent}\n"
+        "with begin_trace(1, 2):\n"
+        "    assert propagation_headers() == {'traceparent': f'00-{1:032x}-{2:016x}-01'}\n"
     )
 
     subprocess.run(
