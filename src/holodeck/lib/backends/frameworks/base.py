@@ -96,6 +96,11 @@ def refuse_options(options: Mapping[str, Any], *names: str) -> None:
             raise FrameworkError(f"holodeck sets {name!r} of run() itself; leave it out")
 
 
+def field_of(value: Any, name: str) -> Any:
+    """Return a field of a mapping or an object; None without it."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
 async def for_conversation(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments for a conversation; a `context` that can be called is called for it."""
     context = options.get("context")
@@ -170,6 +175,13 @@ class TurnRecord:
         call = {"name": name, "arguments": arguments, "call_id": call_id}
         calls.append({**call, "agent": agent} if agent else call)
 
+    def add_approval(
+        self, name: str, arguments: str | Mapping[str, Any] | None, call_id: str | None
+    ) -> None:
+        """Note a tool call that waits for a person to approve it."""
+        pending = {"name": name, "arguments": arguments, "call_id": call_id}
+        self.pending_approvals.append(pending)
+
     def add_transfer(self, call_id: str | None, agent: str) -> None:
         """Note that the call with this id transferred the conversation to an agent."""
         for call in self.tool_calls or ():
@@ -238,14 +250,10 @@ class TurnRecord:
         known = {call["call_id"] for call in self.tool_calls or ()}
         missing = [call for call in record.tool_calls or () if call["call_id"] not in known]
         self.tool_calls = [*(self.tool_calls or ()), *missing]
-        for result in record.tool_results:
-            self.add_result(
-                result["call_id"],
-                result["result"],
-                is_error=result.get("is_error", False),
-                is_refused=result.get("refused", False),
-                is_blocked=result.get("blocked", False),
-            )
+        answered = {result["call_id"] for result in self.tool_results}
+        self.tool_results += [
+            result for result in record.tool_results if result["call_id"] not in answered
+        ]
 
     def add_other_work(self, work: OtherWork) -> None:
         """Add what happened beyond the run that the adapter read."""
@@ -379,9 +387,7 @@ class StreamingSession(FrameworkSession):
     """Whether the user chose a method that streams."""
 
     async def send(self, message: str) -> TurnRecord:
-        async with aclosing(self._answer(message, streams=self.always_streams)) as pieces:
-            async for _ in pieces:
-                pass
+        await exhaust(self._answer(message, streams=self.always_streams))
         return self.turn
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
@@ -405,6 +411,13 @@ class StreamingSession(FrameworkSession):
     @abstractmethod
     def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         """Take a turn, and yield the text of the response as it comes, if it `streams`."""
+
+
+async def exhaust(pieces: AsyncGenerator[Any, None]) -> None:
+    """Let what yields pieces go on to its end."""
+    async with aclosing(pieces):
+        async for _ in pieces:
+            pass
 
 
 async def pieces_of(

@@ -13,6 +13,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
+    exhaust,
 )
 from holodeck.lib.support.stubs import complete_call, has_stubs, missing_argument, take_call
 
@@ -120,13 +121,11 @@ class AdkConversation(StreamingSession):
     def _convert(self, messages: Sequence["Message"]) -> list[Any]:
         return to_events(messages, self._agent.name)
 
-    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+    def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         from google.genai import types
 
         self.turn = TurnRecord()
-        async with aclosing(self._run([types.Part(text=message)], streams=streams)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._run([types.Part(text=message)], streams=streams)
 
     async def _resume(self, decisions: Sequence[bool]) -> None:
         from google.genai import types
@@ -138,9 +137,7 @@ class AdkConversation(StreamingSession):
             for request, is_approved in zip(self._requests, decisions, strict=True)
         ]
         parts = [types.Part(function_response=answer) for answer in answers]
-        async with aclosing(self._run(parts, streams=False)) as pieces:
-            async for _ in pieces:
-                pass
+        await exhaust(self._run(parts, streams=False))
 
     async def _run(self, parts: Sequence[Any], *, streams: bool) -> AsyncGenerator[str, None]:
         """Run the agent in a copy of the session, with a message of the user."""
@@ -184,18 +181,13 @@ class AdkConversation(StreamingSession):
             await service.append_event(session, event)
         return session
 
-    def _note_approval(self, request: Any) -> None:
-        """Note the call of a tool that waits for a person to approve it."""
-        call = request.args["originalFunctionCall"]
-        pending = {"name": call["name"], "arguments": call.get("args"), "call_id": call["id"]}
-        self.turn.pending_approvals.append(pending)
-        self._requests.append(request)
-
     def _read(self, event: Any) -> None:
         """Note what an event says."""
         for call in event.get_function_calls():
             if call.name == APPROVAL:
-                self._note_approval(call)
+                asked = call.args["originalFunctionCall"]
+                self.turn.add_approval(asked["name"], asked.get("args"), asked["id"])
+                self._requests.append(call)
                 continue
             if call.name.startswith(REQUEST):
                 raise FrameworkError(

@@ -17,6 +17,7 @@ from holodeck.lib.backends.frameworks.base import (
     StreamingSession,
     TurnRecord,
     check_options,
+    field_of,
     for_conversation,
     split_run,
 )
@@ -190,10 +191,8 @@ class OpenAIAgentsSession(StreamingSession):
         reader.read_run(result)
         self._paused = result if result.interruptions else None
         if result.interruptions:
-            self.turn.pending_approvals = [
-                {"name": item.name, "arguments": item.arguments, "call_id": item.call_id}
-                for item in result.interruptions
-            ]
+            for item in result.interruptions:
+                self.turn.add_approval(item.name, item.arguments, item.call_id)
             return
         self.turn.response = result.final_output
         self._earlier = result.to_input_list()
@@ -305,7 +304,7 @@ class _TurnReader:
         self._models.add(_model_of(agent, self._run_config))
         self._turn.add_agent(agent.name)
         for item in response.output:
-            if _get(item, "type").endswith("_call"):
+            if field_of(item, "type").endswith("_call"):
                 self._note_call(item, agent.name)
 
     def note_output(self, call_id: str | None, output: Any) -> None:
@@ -327,8 +326,8 @@ class _TurnReader:
             self.note_response(response, run.last_agent)
         for item in run.new_items:
             if item.type in {"tool_call_output_item", "handoff_output_item"}:
-                output = getattr(item, "output", _get(item.raw_item, "output"))
-                call_id = _get(item.raw_item, "call_id")
+                output = getattr(item, "output", field_of(item.raw_item, "output"))
+                call_id = field_of(item.raw_item, "call_id")
                 self.note_output(call_id, output)
                 if item.type == "handoff_output_item":
                     self._turn.add_transfer(call_id, item.target_agent.name)
@@ -347,19 +346,19 @@ class _TurnReader:
         self._turn.add_usage(*tokens, requests=requests, model=model)
 
     def _note_call(self, item: Any, agent: str) -> None:
-        call_id = _get(item, "call_id") or _get(item, "id")
-        name = _get(item, "name") or _get(item, "type").removesuffix("_call")
+        call_id = field_of(item, "call_id") or field_of(item, "id")
+        name = field_of(item, "name") or field_of(item, "type").removesuffix("_call")
         self._turn.add_call(name, _arguments_of(item), call_id, agent)
         for key in ("error", "output", "outputs", "results"):  # of a tool that OpenAI runs
-            if _get(item, key) is not None:
-                self._turn.add_result(call_id, _get(item, key), is_error=key == "error")
+            if field_of(item, key) is not None:
+                self._turn.add_result(call_id, field_of(item, key), is_error=key == "error")
 
 
 def _model_of(agent: Any, run_config: Any) -> str | None:
     """Return the name of the model that an agent asks; None for an object without a name."""
     from agents.models import get_default_model
 
-    model = _get(run_config, "model") or agent.model or get_default_model()
+    model = field_of(run_config, "model") or agent.model or get_default_model()
     name = model if isinstance(model, str) else getattr(model, "model", None)
     return name.removeprefix("litellm/") if isinstance(name, str) else None
 
@@ -369,13 +368,8 @@ def _spent(usage: Any) -> tuple[int, int, int]:
     return (0, 0, 0) if usage is None else (usage.requests, usage.input_tokens, usage.output_tokens)
 
 
-def _get(item: Any, name: str) -> Any:
-    """Return a field of an item, which is a mapping or an object; None without it."""
-    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
-
-
 def _arguments_of(item: Any) -> str | dict[str, Any] | None:
-    arguments = _get(item, "arguments")
+    arguments = field_of(item, "arguments")
     if arguments is not None:
         return arguments  # type: ignore[no-any-return]
     fields = item if isinstance(item, Mapping) else item.model_dump(mode="json")
@@ -406,8 +400,8 @@ def _hooks(reader: _TurnReader, users: Any) -> Any:
         ) -> None:
             reader.usage = context.usage
             for item in input_items:
-                if _get(item, "type") == "function_call_output":
-                    reader.note_output(_get(item, "call_id"), _get(item, "output"))
+                if field_of(item, "type") == "function_call_output":
+                    reader.note_output(field_of(item, "call_id"), field_of(item, "output"))
             await inner.on_llm_start(context, agent, system_prompt, input_items)
 
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
@@ -436,7 +430,7 @@ def _run_config(reader: _TurnReader, users: Any) -> Any:
     from agents import ModelBehaviorError
 
     given = users or {}
-    users_formatter = _get(given, "tool_error_formatter")
+    users_formatter = field_of(given, "tool_error_formatter")
 
     def note_failure(failure: Any) -> Any:
         reader.failed_calls.add(failure.call_id)

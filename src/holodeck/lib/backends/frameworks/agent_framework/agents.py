@@ -18,11 +18,11 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     read_messages,
     read_response,
     read_results,
+    stub_middleware,
     to_messages,
     token_counts,
     tool_names,
 )
-from holodeck.lib.backends.frameworks.agent_framework.stubs import stub_middleware
 from holodeck.lib.backends.frameworks.agent_framework.workflows import (
     adapt_workflow,
     pending_turn,

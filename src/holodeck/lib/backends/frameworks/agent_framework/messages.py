@@ -1,9 +1,11 @@
-"""What agents of Microsoft Agent Framework say, and what can be known of them."""
+"""What agents of Microsoft Agent Framework say, what can be known of them, and where stubs go."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.base import FrameworkError, TurnRecord
+from holodeck.lib.support.stubs import call_tool, missing_argument
 
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
@@ -113,8 +115,7 @@ def note_approvals(turn: TurnRecord, response: Any) -> list[Any]:
                 f"the agent waits for input of a person ({request.type}), and a test has none;"
                 " answer it in the agent's code"
             )
-        pending = {"name": call.name, "arguments": call.arguments, "call_id": call.call_id}
-        turn.pending_approvals.append(pending)
+        turn.add_approval(call.name, call.arguments, call.call_id)
     return requests
 
 
@@ -179,3 +180,31 @@ def _to_message(message: "Message") -> Any:
             )
         )
     return agent_framework.Message(role, contents, author_name=message.get("name"))
+
+
+def stub_middleware() -> Any:
+    """Return function middleware that lets stubs take the calls of tools."""
+    import agent_framework
+
+    @agent_framework.function_middleware  # type: ignore[untyped-decorator]
+    async def call_or_stub(context: Any, call_next: Callable[[], Any]) -> None:
+        async def run() -> Any:
+            await call_next()
+            return context.result
+
+        arguments = context.arguments
+        if not isinstance(arguments, Mapping):
+            arguments = arguments.model_dump()
+        refusal = missing_argument(context.function.parameters(), arguments)
+        result = await call_tool(context.function.name, arguments, run, text_of, refusal)
+        if result is not context.result:
+            context.result = result if isinstance(result, str) else json.dumps(result)
+
+    return call_or_stub
+
+
+def text_of(result: Any) -> Any:
+    """Return the text of the result of a function; a value that is not parsed stays as it is."""
+    if not isinstance(result, list):
+        return result
+    return "".join(getattr(content, "text", None) or "" for content in result)

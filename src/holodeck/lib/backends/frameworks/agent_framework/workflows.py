@@ -21,10 +21,10 @@ from holodeck.lib.backends.frameworks.agent_framework.messages import (
     note_agent_tools,
     read_messages,
     read_response,
+    stub_middleware,
     to_messages,
     tool_names,
 )
-from holodeck.lib.backends.frameworks.agent_framework.stubs import stub_middleware
 from holodeck.lib.backends.frameworks.base import (
     ALL,
     FrameworkAdapter,
@@ -335,8 +335,7 @@ class WorkflowConversation(FrameworkSession):
         turn = self.turn
         for event in self._approvals:
             call, agent = event.data.function_call, event.source_executor_id
-            pending = {"name": call.name, "arguments": call.arguments, "call_id": call.call_id}
-            turn.pending_approvals.append(pending)
+            turn.add_approval(call.name, call.arguments, call.call_id)
             turn.add_agent(agent)
             turn.requests = None  # the trace has those of the agent
             messages = await messages_since_user(self._shared.workflow.executors[agent])

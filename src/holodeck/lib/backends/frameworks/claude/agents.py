@@ -23,6 +23,7 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkError,
     StreamingSession,
     TurnRecord,
+    exhaust,
 )
 from holodeck.lib.backends.frameworks.claude.messages import ClaudeTurnReader, Tokens, to_messages
 from holodeck.lib.processes.process_guard import GUARD, kill_group
@@ -176,10 +177,8 @@ class ClaudeSession(StreamingSession):
         reader, request = self._paused
         reader.turn = self.turn
         async with self._stopped_on_failure():
-            request.decide(is_approved=decisions[0])
-            async with aclosing(self._read_turn(reader)) as pieces:
-                async for _ in pieces:
-                    pass
+            request.decision.set_result(decisions[0])
+            await exhaust(self._read_turn(reader))
 
     @asynccontextmanager
     async def _stopped_on_failure(self) -> AsyncIterator[None]:
@@ -343,17 +342,14 @@ class PermissionRequest:
 
     def __init__(self, name: str, arguments: dict[str, Any], call_id: str | None) -> None:
         self.call = {"name": name, "arguments": arguments, "call_id": call_id}
-        self._decision: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def decide(self, *, is_approved: bool) -> None:
-        """Let Claude Code go on."""
-        self._decision.set_result(is_approved)
+        self.decision: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Whether the person allows it; Claude Code then goes on."""
 
     async def result(self) -> Any:
         """Wait for the decision, and return it as the SDK takes it."""
         from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
 
-        is_approved = await self._decision
+        is_approved = await self.decision
         return PermissionResultAllow() if is_approved else PermissionResultDeny(message=REJECTED)
 
 

@@ -18,6 +18,8 @@ from holodeck.lib.backends.frameworks.base import (
     StreamingSession,
     TurnRecord,
     check_options,
+    exhaust,
+    field_of,
     for_conversation,
     split_run,
 )
@@ -193,12 +195,10 @@ class GraphSession(StreamingSession):
             with suppress(NotImplementedError):
                 await self._agent.checkpointer.adelete_thread(thread)
 
-    async def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
+    def _answer(self, message: str, *, streams: bool) -> AsyncGenerator[str, None]:
         self.turn = TurnRecord()
         reader = LangChainTurnReader(self.turn, self._known)
-        async with aclosing(self._run(self._input(message), reader, streams=streams)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._run(self._input(message), reader, streams=streams)
 
     async def _resume(self, decisions: Sequence[bool]) -> None:
         from langgraph.types import Command
@@ -211,8 +211,7 @@ class GraphSession(StreamingSession):
             name: _answer_to(value, [next(left) for _ in _approvals_in(value)])
             for name, value in self._interrupts.items()
         }
-        async for _ in self._run(Command(resume=answers), reader, streams=False):
-            pass
+        await exhaust(self._run(Command(resume=answers), reader, streams=False))
 
     async def _run(
         self, sent: Any, reader: LangChainTurnReader, *, streams: bool
@@ -256,7 +255,7 @@ class GraphSession(StreamingSession):
                 f" {next(iter(self._interrupts.values()))!r}, and cannot continue after it;"
                 " compile it with a checkpointer"
             )
-        self._known |= ids_of(list(_get(state, "messages") or []))
+        self._known |= ids_of(list(field_of(state, "messages") or []))
         open_calls = self.turn.open_calls()
         for name, value in self._interrupts.items():
             for approval in _approvals_in(value):
@@ -290,12 +289,12 @@ class GraphSession(StreamingSession):
 
     async def _finish(self, state: Any) -> None:
         """Read the state after a turn, and continue from there."""
-        messages = list(_get(state, "messages") or [])
+        messages = list(field_of(state, "messages") or [])
         answer = messages[-1] if messages else None
         if answer is None or answer.type not in {"ai", "tool"}:
             found = "none" if answer is None else f"one of type {answer.type!r}"
             raise FrameworkError(f"the graph ended without an answer: its last message is {found}")
-        structured = _get(state, "structured_response")
+        structured = field_of(state, "structured_response")
         self.turn.response = str(answer.text) if structured is None else structured
         self._known |= ids_of(messages)
         if self._threads:
@@ -339,7 +338,7 @@ class EntrypointSession(GraphSession):
         has_all = any(message is self._sent[-1] for message in said)
         text = state if isinstance(state, str) else json.dumps(state, default=str)
         messages = said if has_all else [*self._sent, *(said or [AIMessage(text)])]
-        structured = _get(state, "structured_response")
+        structured = field_of(state, "structured_response")
         await super()._finish({"messages": messages, "structured_response": structured})
         if not said:
             self.turn.response = "" if state is None else state
@@ -349,7 +348,7 @@ def _messages_in(value: Any) -> list[Any]:
     """Return the messages that a value is or has."""
     from langchain_core.messages import BaseMessage
 
-    found = _get(value, "messages") or value
+    found = field_of(value, "messages") or value
     listed = found if isinstance(found, list | tuple) else [found]
     return [message for message in listed if isinstance(message, BaseMessage)]
 
@@ -362,11 +361,13 @@ def _note_update(reader: LangChainTurnReader, update: Mapping[str, Any]) -> None
         if node == "__interrupt__":
             continue
         for value in values if isinstance(values, list | tuple) else [values]:
-            messages = value if isinstance(value, BaseMessage) else _get(value, "messages") or []
+            messages = (
+                value if isinstance(value, BaseMessage) else field_of(value, "messages") or []
+            )
             listed = messages if isinstance(messages, list | tuple) else [messages]
             messages = convert_to_messages(listed)
             reader.note_messages(messages, node)
-            structured = _get(value, "structured_response")
+            structured = field_of(value, "structured_response")
             if structured is not None:
                 reader.note_structured_response(messages, structured)
 
@@ -451,8 +452,3 @@ def _answer_to(value: Any, decisions: Sequence[bool]) -> Any:
 
 def _is_about(approval: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
     return all(approval[key] == call[key] for key in ("name", "arguments"))
-
-
-def _get(state: Any, name: str) -> Any:
-    """Return a value of a state, which is a mapping or an object; None without it."""
-    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)

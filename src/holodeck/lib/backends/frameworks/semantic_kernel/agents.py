@@ -4,9 +4,10 @@
 `(agent, thread)` and `partial(agent.invoke, thread=…)` begin every conversation with a thread.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.backends.frameworks.base import (
@@ -220,20 +221,27 @@ class ChatAgentSession(StreamingSession):
             raise
 
     def _arguments(self, reader: SemanticKernelTurnReader) -> dict[str, Any]:
-        callback = self._options.get("on_intermediate_message")
-
-        async def read(message: Any) -> None:
-            reader.read(message)
-            if callback is not None:
-                await callback(message)
-
         kernel = self._kernel or reader.kernel(self._options.get("kernel") or self._agent.kernel)
         return {
             **self._options,
             "thread": chat_thread(self._options.get("thread"), self._history),
             "kernel": kernel,
-            "on_intermediate_message": read,
+            "on_intermediate_message": _with_callback(reader.read, self._options),
         }
+
+
+def _with_callback(
+    read: Callable[[Any], None], options: Mapping[str, Any]
+) -> Callable[[Any], Awaitable[None]]:
+    """Return a callback that reads a message, and calls the user's own."""
+    users = options.get("on_intermediate_message")
+
+    async def note(message: Any) -> None:
+        read(message)
+        if users is not None:
+            await users(message)
+
+    return note
 
 
 class ResponsesAgentAdapter(FrameworkAdapter):
@@ -277,14 +285,7 @@ class ResponsesSession(FrameworkSession):
 
         reader = SemanticKernelTurnReader(names_agents=self._is_named)
         self.turn = reader.record
-
-        callback = self._options.get("on_intermediate_message")
-
-        async def read(response: Any) -> None:
-            read_response(reader, response)
-            if callback is not None:
-                await callback(response)
-
+        read = partial(read_response, reader)
         # A thread for each turn: if this one fails, the next begins where this one did.
         thread = ResponsesAgentThread(
             client=self._agent.client,
@@ -301,10 +302,10 @@ class ResponsesSession(FrameworkSession):
                     "messages": [*self._earlier, *asked],
                     "thread": thread,
                     "kernel": reader.kernel(self._options.get("kernel") or self._agent.kernel),
-                    "on_intermediate_message": read,
+                    "on_intermediate_message": _with_callback(read, self._options),
                 }
             ):
-                read_response(reader, response.message)
+                read(response.message)
                 texts.append(answer_text(response.message))
         except BaseException:
             reader.read_interrupted()

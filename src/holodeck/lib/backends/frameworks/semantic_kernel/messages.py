@@ -34,13 +34,11 @@ class SemanticKernelTurnReader:
 
     Args:
         names_agents: Whether the names in the messages are those that the user gave.
-        counts_usage: Whether the messages tell the token usage of each request.
     """
 
-    def __init__(self, *, names_agents: bool = True, counts_usage: bool = True) -> None:
+    def __init__(self, *, names_agents: bool = True) -> None:
         self.record = TurnRecord()
         self.names_agents = names_agents
-        self._counts_usage = counts_usage
         self._read: list[ChatMessageContent] = []
         self._histories: list[tuple[ChatHistory, int]] = []
         """Histories that Semantic Kernel is working on, and where the turn begins in each."""
@@ -79,8 +77,7 @@ class SemanticKernelTurnReader:
         only_reasons = bool(items) and all(item.content_type == "reasoning" for item in items)
         if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
-            if self._counts_usage:
-                self.count(message.metadata.get("usage"), message.ai_model_id, agent)
+            self.count(message.metadata.get("usage"), message.ai_model_id, agent)
 
     def count(self, usage: Any, model: str | None, agent: str | None = None) -> None:
         """Add the token usage of a request, unless it was counted before; None is unknown."""
