@@ -123,6 +123,10 @@ class PydanticAIConversation(StreamingSession):
         # settings of the agent itself may name another provider than that of the process
         listen_to_tracer(getattr(getattr(self._agent, "instrument", None), "tracer", None))
         history = [*self._history, *await self._first_messages()]
+        options = {**self._options, **answers}
+        if has_stubs():
+            users = options.get("capabilities") or ()
+            options["capabilities"] = [*users, stubs_capability(self._output_tools)]
         with capture_run_messages() as seen:
             try:
                 result = await self._agent.run(
@@ -130,9 +134,7 @@ class PydanticAIConversation(StreamingSession):
                     message_history=history or None,
                     infer_name=False,  # that would change the user's object
                     event_stream_handler=on_piece and _text_handler(self._agent, on_piece),
-                    **self._options,
-                    **(self._stubs() if has_stubs() else {}),
-                    **answers,
+                    **options,
                 )
             except BaseException:
                 self._read(seen[len(history) :])
@@ -142,11 +144,6 @@ class PydanticAIConversation(StreamingSession):
         if not self._pending:
             self.turn.response = result.output
         self._history, self._earlier = result.all_messages(), []
-
-    def _stubs(self) -> dict[str, Any]:
-        """Return the arguments of a run whose tools stubs can take the place of."""
-        users = self._options.get("capabilities") or ()
-        return {"capabilities": [*users, stubs_capability(self._output_tools)]}
 
     async def _first_messages(self) -> list[Any]:
         """Return the earlier messages, with the system prompt before them.

@@ -9,6 +9,7 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, DeferredToolRequests, RunContext
 from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.tools import ToolDefinition
@@ -17,6 +18,7 @@ from pydantic_ai.toolsets import ExternalToolset
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.test_runner.observe import refuse_last_call
 from support.frameworks import lookup_order, script
 from support.server import PATIENT_S
@@ -237,3 +239,24 @@ async def test_tools_that_only_a_run_can_list_are_unknown(make):
         result = await backend.invoke_once("hello")
 
     assert result.tools is None
+
+
+class StubsWithoutACall:
+    def take(self, tool, arguments, *, has_run=False):
+        return None
+
+
+async def test_the_users_capabilities_of_a_run_stay_where_there_are_stubs(make):
+    seen = []
+
+    class Watching(AbstractCapability):
+        async def wrap_tool_execute(self, ctx, *, call, tool_def, args, handler):
+            seen.append(call.tool_name)
+            return await handler(args)
+
+    agent = partial(make().run, capabilities=[Watching()])
+    with in_place_of_tools(StubsWithoutACall()):
+        async with backend_of(agent) as backend:
+            result = await backend.invoke_once("Where is order 7?")
+
+    assert (seen, result.response) == (["lookup_order"], "OK: order 7 is shipped")
