@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import anyio
 
-from holodeck.lib.observability import continue_trace_of_message
+from holodeck.lib.observability.tracing import continue_trace_of_message
 from holodeck.lib.processes.child_process import ChildProcess, Launch
 from holodeck.lib.support.text import one_line
 

@@ -134,9 +134,7 @@ def _read_model_span(step: TraceStep, data: Any) -> None:
             }
             for item in items
         ]
-        spent = response.usage
-        usage = {} if spent is None else {"input_tokens": spent.input_tokens}
-        usage |= {} if spent is None else {"output_tokens": spent.output_tokens}
+        usage = {} if response.usage is None else vars(response.usage)
     elif getattr(data, "output", None) is not None:
         step.calls = [
             {

@@ -11,10 +11,7 @@ from threading import Lock
 from typing import Any
 
 from holodeck.lib.backends.frameworks.base import TurnRecord
-from holodeck.lib.backends.frameworks.turn_trace import (
-    OpenSteps,
-    TraceStep,
-)
+from holodeck.lib.backends.frameworks.turn_trace import OpenSteps, TraceStep
 
 HANDOFF_BACK = "__is_handoff_back"
 """What marks the messages that langgraph-supervisor writes itself when an agent has finished."""
@@ -86,7 +83,9 @@ class LangChainTurnReader:
         """Note that a tool runs; one that no model asked for is a call, too."""
         with self._lock:
             if call_id is None:
-                waiting = [call["call_id"] for call in self._open_calls() if call["name"] == name]
+                waiting = [
+                    call["call_id"] for call in self._turn.open_calls() if call["name"] == name
+                ]
                 call_id = waiting[0] if len(waiting) == 1 else None
                 if not waiting:
                     call_id = self._add_call({"id": str(run), "name": name, "args": inputs})[
@@ -221,11 +220,6 @@ class LangChainTurnReader:
             failed = message.status == "error"
             refused = failed and _is_refusal(message.content)
             self._turn.add_result(call_id, message.content, is_error=failed, is_refused=refused)
-
-    def _open_calls(self) -> list[dict[str, Any]]:
-        """Return the calls without a result."""
-        answered = {result["call_id"] for result in self._turn.tool_results}
-        return [call for call in self._turn.tool_calls or () if call["call_id"] not in answered]
 
 
 def _calls_in(message: Any) -> list[Any]:
