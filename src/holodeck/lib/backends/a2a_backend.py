@@ -20,7 +20,7 @@ from holodeck.lib.backends.parsing import passages_in
 from holodeck.lib.files.remote_files import is_allowed
 from holodeck.lib.llm.http_connection import Server
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
-from holodeck.lib.observability import continue_trace
+from holodeck.lib.observability.tracing import continue_trace
 from holodeck.lib.support.text import describe, message_of
 from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig

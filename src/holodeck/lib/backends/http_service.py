@@ -20,7 +20,7 @@ from holodeck.lib.llm.errors import (
 )
 from holodeck.lib.llm.http_body import MalformedHttp, TooLarge, decode_body, too_large
 from holodeck.lib.llm.retry import parse_retry_after
-from holodeck.lib.observability import continue_trace
+from holodeck.lib.observability.tracing import continue_trace
 from holodeck.lib.support.text import DuplicateKey, load_json, one_line, to_text
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from holodeck.lib.observability import get_tracer, names, record_error, set_content, span
-from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
+from holodeck.lib.observability import get_tracer, names, set_content, span
+from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate, record_error
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_spans_of_tasks_at_the_same_time_do_not_mix(traced):
 def test_without_anybody_listening_nothing_is_loaded_and_nothing_recorded():
     code = (
         "import sys\n"
-        "from holodeck.lib.observability import span, set_content, record_error\n"
+        "from holodeck.lib.observability.tracing import span, set_content, record_error\n"
         "with span('x', {'a': 1}, kind='client') as s:\n"
         "    s.set({'b': 2}); s.event('e', {}); set_content(s, 'c', 'd')\n"
         "    record_error(s, ValueError())\n"
