@@ -14,11 +14,11 @@ from holodeck.errors import ConfigError
 from holodeck.lib.observability import (
     initialize_observability,
     names,
-    record_error,
     shutdown_observability,
     span,
 )
 from holodeck.lib.observability.exporters import otlp_target
+from holodeck.lib.observability.tracing import record_error
 from holodeck.models.observability import ObservabilityConfig, OTLPExporterConfig
 from support.collector import collector, grpc_collector, plain
 
