@@ -5,7 +5,7 @@ import re
 import socket
 from abc import ABC, abstractmethod
 from asyncio import timeout
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +153,22 @@ class StoredChunk:
     text: str
     metadata: str
     """A JSON document."""
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Everything but the text, as a flat document."""
+        document, position = self.key
+        return {
+            "document": document,
+            "position": position,
+            "id": self.id,
+            "metadata": self.metadata,
+        }
+
+    @classmethod
+    def of_payload(cls, payload: Mapping[str, Any], text: str) -> "StoredChunk":
+        key = RowKey(payload["document"], payload["position"])
+        return cls(key, payload["id"], text, payload["metadata"])
 
 
 class StoreAdapter(Protocol):

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from holodeck.errors import MissingExtra
 from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
-    RowKey,
     StoreContext,
     StoredChunk,
     StoreProblem,
@@ -116,7 +115,7 @@ class ChromaAdapter:
             chunks.add(
                 ids=[digest(*row.key) for row in some],
                 embeddings=list(vectors[start : start + _PER_REQUEST]),
-                metadatas=[_metadata(row) for row in some],
+                metadatas=[row.payload for row in some],
                 documents=[row.text for row in some],
             )
 
@@ -197,18 +196,6 @@ def _of_document(document: str) -> dict[str, Any]:
     return {"where": {"document": document}}
 
 
-def _metadata(row: StoredChunk) -> dict[str, Any]:
-    document, position = row.key
-    return {"document": document, "position": position, "id": row.id, "metadata": row.metadata}
-
-
 def _rows(texts: Sequence[str], metadatas: Sequence[Any]) -> list[StoredChunk]:
-    return [
-        StoredChunk(
-            RowKey(metadata["document"], metadata["position"]),
-            metadata["id"],
-            text,
-            metadata["metadata"],
-        )
-        for text, metadata in zip(texts, metadatas, strict=True)
-    ]
+    pairs = zip(metadatas, texts, strict=True)
+    return [StoredChunk.of_payload(metadata, text) for metadata, text in pairs]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from holodeck.errors import MissingExtra
 from holodeck.lib.knowledge.stores.base import (
     OtherDimensions,
-    RowKey,
     StoreContext,
     StoredChunk,
     StoreProblem,
@@ -107,7 +106,11 @@ class QdrantAdapter:
         from qdrant_client import models
 
         points = [
-            models.PointStruct(id=uuid_of(*row.key), vector=vector.tolist(), payload=_payload(row))
+            models.PointStruct(
+                id=uuid_of(*row.key),
+                vector=vector.tolist(),
+                payload={**row.payload, "text": row.text},
+            )
             for row, vector in zip(rows, vectors, strict=True)
         ]
         self.delete(document)
@@ -213,16 +216,5 @@ def _close_folder(folder: Path) -> None:
             client.close()
 
 
-def _payload(row: StoredChunk) -> dict[str, Any]:
-    return {
-        "document": row.key.document,
-        "position": row.key.position,
-        "id": row.id,
-        "text": row.text,
-        "metadata": row.metadata,
-    }
-
-
 def _row(payload: dict[str, Any]) -> StoredChunk:
-    key = RowKey(payload["document"], payload["position"])
-    return StoredChunk(key, payload["id"], payload["text"], payload["metadata"])
+    return StoredChunk.of_payload(payload, payload["text"])
