@@ -89,7 +89,6 @@ class CriteriaJudge:
         judge: The model.
         criteria: What must hold; numbered in the prompt, so that equal ones stay apart.
         instructions: Replaces our instructions.
-        budget: Most characters of a transcript; the judge can search in what is cut from it.
         optional: Those of the criteria that are reported only.
         spans: What the agent's code recorded; None if no spans were seen, whatever the reason.
     """
@@ -102,7 +101,6 @@ class CriteriaJudge:
         criteria: Sequence[str] | None,
         *,
         instructions: str | None = None,
-        budget: int = TRANSCRIPT_LIMIT,
         optional: Collection[str] = (),
         spans: SpanEvidence | None = None,
     ) -> None:
@@ -111,7 +109,6 @@ class CriteriaJudge:
         self._optional = optional
         self._judge = judge
         self._instructions = INSTRUCTIONS if instructions is None else instructions
-        self._budget = budget
 
     async def call(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002 - the name is public API
         """Return the verdict; an empty list while the conversation has to go on."""
@@ -191,7 +188,7 @@ class CriteriaJudge:
 
     async def _prompt(self, question: _Question, spans: SpanEvidence | None) -> list[Message]:
         lines = paragraphs_of(question.messages)
-        transcript = shorten_lines(lines, question.criteria, self._budget)
+        transcript = shorten_lines(lines, question.criteria)
         criteria = [
             f"c{number}: {indent(criterion)}"
             for number, criterion in enumerate(question.criteria, 1)
@@ -225,7 +222,7 @@ class CriteriaJudge:
             if not wanted:
                 break
             matches = "\n".join(find_passages(lines, text.strip()) for text in wanted)
-            passages.append("# Looked up\n" + matches[: self._budget])
+            passages.append("# Looked up\n" + matches[:TRANSCRIPT_LIMIT])
         return passages
 
 

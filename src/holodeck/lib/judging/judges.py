@@ -37,20 +37,15 @@ class Judges:
         execution: Time limits and retries; defaults if omitted.
         base_dir: The folder that relative paths to weights start from; the working folder by
             default.
-        is_offline: Whether downloading weights is forbidden, whatever `execution` says.
     """
 
     def __init__(
-        self,
-        execution: ExecutionConfig | None = None,
-        base_dir: Path | None = None,
-        *,
-        is_offline: bool = False,
+        self, execution: ExecutionConfig | None = None, base_dir: Path | None = None
     ) -> None:
         self._base_dir = base_dir or Path.cwd()
         self._limits = call_limits(execution)
         self._limiters = build_limiters(execution)
-        self._is_offline = is_offline or bool(execution and execution.offline)
+        self._is_offline = bool(execution and execution.offline)
         self._judges: dict[str, Judge] = {}
         self._tell: TellJudges | None = None
         self._elsewhere: dict[str, list[tuple[str, str]]] = {}

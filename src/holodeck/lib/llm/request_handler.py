@@ -109,9 +109,9 @@ def answer_with(
     return send(body) if handler is None else handler.answer(method, path, body, send)
 
 
-def needs_model(kind: str = AGENT) -> bool:
-    """Whether requests of that kind of work may reach a model here."""
-    handler = request_handler(kind)
+def needs_model() -> bool:
+    """Whether requests of the agent may reach a model here."""
+    handler = request_handler()
     return handler is None or handler.sends_on
 
 
