@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from holodeck.errors import BackendError
 from holodeck.lib.judging.judge import validate_against_schema
+from holodeck.lib.knowledge.opensearch import OpenSearchIndex
 from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.json_answer import parse_json_answer
@@ -33,14 +34,6 @@ def searchable_text(text: str, metadata: dict[str, Any]) -> str:
     return "\n".join(filter(None, (headings, metadata.get("context"), text)))
 
 
-class KeywordSearch(Protocol):
-    """A keyword index that is elsewhere."""
-
-    async def search(self, query: str, limit: int) -> list[tuple[int, float]]:
-        """Return positions of the best texts with their scores, the best first."""
-        ...
-
-
 class ChunkIndex:
     """All chunks of a store by their words.
 
@@ -49,7 +42,9 @@ class ChunkIndex:
         keywords: Where keywords are searched instead of in memory; it has `texts`.
     """
 
-    def __init__(self, chunks: Iterable[StoredText], keywords: KeywordSearch | None = None) -> None:
+    def __init__(
+        self, chunks: Iterable[StoredText], keywords: OpenSearchIndex | None = None
+    ) -> None:
         self._chunks = [
             Hit(chunk.id, chunk.document, chunk.text, 0, chunk.metadata) for chunk in chunks
         ]
