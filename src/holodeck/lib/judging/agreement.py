@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 
 Z95 = 1.959964
@@ -49,9 +49,7 @@ class Agreement:
 
     @property
     def total(self) -> int:
-        return sum(
-            (self.true_positives, self.false_positives, self.true_negatives, self.false_negatives)
-        )
+        return sum(astuple(self))
 
     @property
     def accuracy(self) -> Proportion:
