@@ -41,9 +41,7 @@ def find_change_point(passes: Sequence[bool]) -> ChangePoint | None:
     return ChangePoint(1 + gains.index(largest), _p_value(count, passed, round(largest, 9)))
 
 
-def significant(
-    found: Mapping[K, ChangePoint | None], level: float = LEVEL
-) -> dict[K, ChangePoint]:
+def significant(found: Mapping[K, ChangePoint | None]) -> dict[K, ChangePoint]:
     """Return the change points of several series that chance alone does not explain.
 
     Series whose results are all the same cannot show a change, and do not count.
@@ -54,7 +52,7 @@ def significant(
     )
     kept = 0
     for rank, (_, point) in enumerate(tested, 1):
-        if point.p_value <= level * rank / len(tested):
+        if point.p_value <= LEVEL * rank / len(tested):
             kept = rank
     return dict(tested[:kept])
 

@@ -308,10 +308,7 @@ def _problems_with(backend: AgentBackend, case: TestCaseModel) -> Iterator[tuple
 
 
 async def run_with_retries(
-    case: TestCaseModel,
-    run: Callable[[], Awaitable[FinishedRun]],
-    backoff: RetryConfig,
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    case: TestCaseModel, run: Callable[[], Awaitable[FinishedRun]], backoff: RetryConfig
 ) -> FinishedRun:
     """Run a case again after what its `retry_on` names, as often as its `retries` allows.
 
@@ -325,7 +322,7 @@ async def run_with_retries(
         logger.info("case %s: %s, run again in %.1f s", case.name, last.result.outcome, delay)
         number = f"attempt {len(earlier) + 1}"
         with activity(number, timed=f"{number} in {{time}}", seconds=delay):
-            await sleep(delay)
+            await asyncio.sleep(delay)
         last = await run()
     if not earlier:
         return last
