@@ -110,6 +110,16 @@ def _ends_with_calls(value: Any) -> bool:
     return ends is True
 
 
+def complete_result(
+    result: ExecutionResult, tools: list[str] | None, reads_tool_errors: bool
+) -> None:
+    """Add to a turn what is known of its agent: the tools, and whether their errors are seen."""
+    result.tools = tools
+    if not reads_tool_errors:
+        for returned in result.tool_results:
+            returned["is_error_unknown"] = not returned.get("is_error")
+
+
 def _tools_used(value: Any) -> tuple[list[RequestedCall] | None, list[ToolResult]]:
     """Return the tool calls and their results in what an agent returned; None if unknown."""
     requested = first_present(value, ("tool_calls",), None)

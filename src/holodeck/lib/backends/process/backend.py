@@ -28,7 +28,7 @@ from holodeck.lib.backends.base import (
     without_history,
 )
 from holodeck.lib.backends.frameworks.base import pieces_of
-from holodeck.lib.backends.parsing import parse_result
+from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker
 from holodeck.lib.llm.limits import call_limits, call_with_limit
@@ -246,11 +246,7 @@ class ProcessSession(AgentSession):
 
 
 def _complete(result: ExecutionResult, worker: Worker) -> None:
-    """Add to a turn what is known of its agent: the tools, and whether their errors are seen."""
-    result.tools = worker.abilities.tools
-    if not worker.abilities.tool_errors:
-        for returned in result.tool_results:
-            returned["is_error_unknown"] = not returned.get("is_error")
+    complete_result(result, worker.abilities.tools, worker.abilities.tool_errors)
 
 
 def _working_folder(config: ProcessBackendConfig, base_dir: Path) -> Path:

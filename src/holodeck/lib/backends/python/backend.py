@@ -37,7 +37,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework, find_unadapted
 from holodeck.lib.backends.frameworks.base import FrameworkError, pieces_of
-from holodeck.lib.backends.parsing import parse_result
+from holodeck.lib.backends.parsing import complete_result, parse_result
 from holodeck.lib.backends.python.host import (
     ASYNC_CONCURRENCY,
     AgentConversation,
@@ -345,7 +345,7 @@ class PythonSession:
 
     def _completed(self, result: ExecutionResult) -> ExecutionResult:
         if not isinstance(self._agent, FunctionAgent):
-            result.tools = self._agent.tools
+            complete_result(result, self._agent.tools, self._agent.reads_tool_errors)
         return result
 
 

@@ -165,6 +165,8 @@ class HostedAgent(ABC):
     """Whether the context of a test case reaches it."""
     can_cancel = True
     streams = False
+    reads_tool_errors = True
+    """Whether a tool result that is not marked as an error is none; else that is unknown."""
     answers_approvals = False
     """Whether it reports what waits for an approval, and takes `ApprovalDecisions`."""
     takes_stubs = True
@@ -237,6 +239,7 @@ class FrameworkAgent(HostedAgent):
     ) -> None:
         self.kind = kind
         self.is_concurrent = adapter.is_concurrent
+        self.reads_tool_errors = "tool errors" in adapter.reads
         self.answers_approvals = adapter.answers_approvals
         self.takes_stubs = adapter.takes_stubs
         self.tools = adapter.tools()

@@ -102,6 +102,7 @@ def facts(host: Host) -> dict[str, Json]:
         "trace": True,
         "opens_with_send": True,
         "closes": agent.streams or host.factory is not None,
+        "tool_errors": agent.reads_tool_errors,
         "approvals": agent.answers_approvals,
         "tools": agent.tools,
     }
