@@ -18,8 +18,10 @@ from pydantic_ai.toolsets import ExternalToolset
 from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.python.backend import CallableBackend
+from holodeck.lib.stubs.case_stubs import CaseStubs
 from holodeck.lib.support.stubs import in_place_of_tools
 from holodeck.lib.test_runner.observe import refuse_last_call
+from holodeck.models.cases.stubs import StandIns
 from support.frameworks import lookup_order, script
 from support.server import PATIENT_S
 
@@ -241,11 +243,6 @@ async def test_tools_that_only_a_run_can_list_are_unknown(make):
     assert result.tools is None
 
 
-class StubsWithoutACall:
-    def take(self, tool, arguments, *, has_run=False):
-        return None
-
-
 async def test_the_users_capabilities_of_a_run_stay_where_there_are_stubs(make):
     seen = []
 
@@ -255,7 +252,7 @@ async def test_the_users_capabilities_of_a_run_stay_where_there_are_stubs(make):
             return await handler(args)
 
     agent = partial(make().run, capabilities=[Watching()])
-    with in_place_of_tools(StubsWithoutACall()):
+    with in_place_of_tools(CaseStubs(StandIns())):
         async with backend_of(agent) as backend:
             result = await backend.invoke_once("Where is order 7?")
 
