@@ -250,10 +250,14 @@ class TurnRecord:
         known = {call["call_id"] for call in self.tool_calls or ()}
         missing = [call for call in record.tool_calls or () if call["call_id"] not in known]
         self.tool_calls = [*(self.tool_calls or ()), *missing]
-        answered = {result["call_id"] for result in self.tool_results}
-        self.tool_results += [
-            result for result in record.tool_results if result["call_id"] not in answered
-        ]
+        for result in record.tool_results:
+            self.add_result(
+                result["call_id"],
+                result["result"],
+                is_error=result.get("is_error", False),
+                is_refused=result.get("refused", False),
+                is_blocked=result.get("blocked", False),
+            )
 
     def add_other_work(self, work: OtherWork) -> None:
         """Add what happened beyond the run that the adapter read."""
