@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.models.test_case import FileInput
 from support.documents import pdf, picture, word
-from support.processes import descendants
+from support.processes import command_of, descendants
 
 SLIDE = "<!-- Slide number: {} -->\n# {}"
 
@@ -163,15 +163,8 @@ def test_what_reads_a_file_has_limits_and_leaves_nothing(
 
 def readers():
     """The processes below this one that read files."""
-    commands = {one: Path(f"/proc/{one}/cmdline") for one in descendants(os.getpid())}
-    return {pid for pid, file in commands.items() if b"holodeck.lib.files.worker" in text_of(file)}
-
-
-def text_of(file):
-    try:
-        return file.read_bytes()
-    except OSError:  # the process has ended
-        return b""
+    below = descendants(os.getpid())
+    return {pid for pid in below if b"holodeck.lib.files.worker" in command_of(pid)}
 
 
 def test_one_process_reads_the_files_of_a_run_and_ends_with_it(files, read):

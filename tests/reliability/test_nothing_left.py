@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import tempfile
 import threading
 from contextlib import suppress
@@ -13,7 +14,7 @@ from fakes import FakeOpenAI, Reply
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
-from support.processes import until
+from support.processes import descendants, until
 
 CASES = 30
 CODE = """
@@ -53,11 +54,6 @@ def open_files():
     return sorted(found)
 
 
-def children():
-    tasks = Path("/proc/self/task").iterdir()
-    return "".join((task / "children").read_text() for task in tasks).split()
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_cancelling_leaves_nothing_behind(
     way, tmp_path, monkeypatch, record_property, request
@@ -77,7 +73,7 @@ async def test_cancelling_leaves_nothing_behind(
         # What other tests forgot may begin tasks of its own while it is collected.
         await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
         files, threads, tasks = open_files(), set(threading.enumerate()), asyncio.all_tasks()
-        processes = children()
+        processes = descendants(os.getpid())
         with FakeOpenAI(answer) as server:
             await cancelled_in_the_middle(server, tmp_path, WAYS[way] | fields, limits)
             await asyncio.to_thread(server.wait_until_idle)
@@ -86,7 +82,7 @@ async def test_cancelling_leaves_nothing_behind(
         assert asyncio.all_tasks() == tasks
         assert {one for one in threading.enumerate() if one not in threads} <= pool()
         assert open_files() == files
-        assert children() == processes
+        assert descendants(os.getpid()) == processes
         assert list(temporary.iterdir()) == []
     record_property("counted", f"left after a cancel: 0 of {len(WAITS)} ways to wait ({way})")
 
@@ -94,7 +90,7 @@ async def test_cancelling_leaves_nothing_behind(
 @pytest.mark.parametrize("way", WAYS)
 async def test_cancelling_while_connections_are_made_loses_none(way, tmp_path):
     """Cancelled after ever more steps of the loop; a lost socket is a ResourceWarning, an error."""
-    processes = children()
+    processes = descendants(os.getpid())
     with FakeOpenAI(Reply("x", fault="hang")) as server:
         agent = agent_for(server, tmp_path, 10, **WAYS[way])
         for steps in range(1, 41):
@@ -110,7 +106,7 @@ async def test_cancelling_while_connections_are_made_loses_none(way, tmp_path):
             await asyncio.wait({run})
     gc.collect()
 
-    assert children() == processes
+    assert descendants(os.getpid()) == processes
 
 
 async def cancelled_in_the_middle(server, folder, fields, limits):

@@ -42,11 +42,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> bytes:
+    """Return the arguments that a process was started with; nothing if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 def _is_shared(pid: int) -> bool:
     """Whether it is a process of `support.nursery`."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return b"def import_all(package)" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+    return b"def import_all(package)" in command_of(pid)
 
 
 def _children(task: Path) -> list[int]:

@@ -6,7 +6,6 @@ import socket
 import sys
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 import yaml
@@ -17,6 +16,7 @@ from holodeck.models.backend import McpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from support.cli import run_cli
 from support.mcp_servers import serve
+from support.processes import descendants
 
 SERVER = '''
 import os
@@ -86,8 +86,8 @@ def backend_of(folder, *command, timeout=600, **fields):
 
 
 def children():
-    """Return the ids of the child processes of this one."""
-    return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+    """Return the ids of the processes below this one."""
+    return set(descendants(os.getpid()))
 
 
 async def test_structured_data_with_passages_says_what_was_retrieved(folder):

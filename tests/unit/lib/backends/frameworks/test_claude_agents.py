@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from holodeck.lib.backends.python.backend import CallableBackend
 from holodeck.lib.llm.limits import override_call_limit
 from support.frameworks import script
 from support.frameworks.claude_agents import environment, options_for
-from support.processes import descendants, until, until_gone
+from support.processes import command_of, descendants, until, until_gone
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="scripts/frameworks claude-agent-sdk")
 
@@ -350,7 +349,7 @@ async def test_a_turn_out_of_time_leaves_no_process(server):
 
 
 def is_claude(pid):
-    return b"stream-json" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"stream-json" in command_of(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
