@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,8 @@ async def listening(talk: Talk, **options: Any) -> AsyncIterator[int]:
     async with server:
         yield server.sockets[0].getsockname()[1]
     for writer in writers:
-        writer.transport.abort()
+        with suppress(AttributeError):  # before 3.11.4, Python cannot end a TLS connection twice
+            writer.transport.abort()
     await asyncio.gather(*filter(None, talks), return_exceptions=True)
     await asyncio.sleep(0)
 

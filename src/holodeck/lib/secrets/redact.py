@@ -349,7 +349,8 @@ def _any_spelling(part: str) -> str:
         "".join(map(_any_byte, _bytes_of(char))),
     )
     spelled = f"(?:{'|'.join(dict.fromkeys(forms))})"
-    return f"{spelled}{{1,32}}+" if char == "\\" else spelled
+    # no `+` after the bounds: before 3.11.5, Python forgets matches of a group that it repeats so
+    return f"(?>{spelled}{{1,32}})" if char == "\\" else spelled
 
 
 def _escaped(code: int) -> str:

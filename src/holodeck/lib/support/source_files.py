@@ -30,7 +30,7 @@ def is_testing_library(file: str) -> bool:
 
 def is_our_file(file: str) -> bool:
     """Whether a file is holodeck's."""
-    return _is_inside(file, _PACKAGE)
+    return _part_below(_PACKAGE, file) is not None
 
 
 def display_code_path(file: str) -> str:
@@ -39,9 +39,7 @@ def display_code_path(file: str) -> str:
     if installed is not None:
         return installed
     with suppress(OSError):  # the working directory may be gone
-        folder = str(Path.cwd())
-        if _is_inside(file, folder):
-            return os.path.relpath(os.path.realpath(file), os.path.realpath(folder))
+        return _part_below(str(Path.cwd()), file) or file
     return file
 
 
@@ -51,12 +49,15 @@ def _installed_part(file: str) -> str | None:
     for name in _SITE:
         if name in parts:
             return str(Path(*parts[parts.index(name) + 1 :]))
-    for name in ("stdlib", "platstdlib"):
-        folder = sysconfig.get_path(name)
-        if folder and _is_inside(file, folder):
-            return os.path.relpath(os.path.realpath(file), os.path.realpath(folder))
+    folders = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    found = (_part_below(folder, file) for folder in folders if folder)
+    return next((part for part in found if part is not None), None)
+
+
+def _part_below(folder: str, file: str) -> str | None:
+    """Return the path of a file in a folder, where it may be a link; None if it is outside."""
+    for resolve in (os.path.realpath, os.path.abspath):
+        path, parent = resolve(file), resolve(folder)
+        if path.startswith(parent + os.sep):
+            return os.path.relpath(path, parent)
     return None
-
-
-def _is_inside(file: str, folder: str) -> bool:
-    return os.path.realpath(file).startswith(os.path.realpath(folder) + os.sep)
