@@ -64,6 +64,26 @@ async def test_what_is_under_way_at_the_first_failure_is_cancelled_and_skipped(t
     assert backend.cancelled == 1
 
 
+async def test_no_case_starts_after_two_that_fail_at_the_same_time(tmp_path):
+    both = asyncio.Barrier(2)
+
+    async def answer(message):
+        if message in "01":
+            await both.wait()
+        return "no"
+
+    cases = [{"input": str(n), "evaluations": [contains("OK")]} for n in range(6)]
+    backend = ScriptedBackend(answer)
+    settings = {"fail_fast": True}
+
+    report = await executor_of(
+        tmp_path, an_agent(*cases), backend, parallel=2, settings=settings
+    ).execute_tests()
+
+    assert [str(result.outcome) for result in report.results] == ["failed"] * 2 + ["skipped"] * 4
+    assert len(backend.messages) == 2
+
+
 def test_resuming_a_run_that_ended_early_runs_what_it_skipped(agent_dir):
     agent_dir.write("bot.py", "def answer(message):\n    return message\n")
     check = {"evaluations": [{"metric": "contains", "value": "OK"}]}

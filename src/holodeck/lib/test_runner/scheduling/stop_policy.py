@@ -72,6 +72,7 @@ class StopPolicy:
         self._fails_fast = settings.fail_fast is True
         self._gives_up = settings.give_up is not False
         self._failures = 0
+        self._stop: StopReason | None = None
         self._stopped: dict[str | None, StopReason] = {}
         self._refusals = 0
 
@@ -80,14 +81,16 @@ class StopPolicy:
         return self._stopped.get(case.suite)
 
     def count_failure(self, case: TestCaseModel, result: TestResult) -> None:
-        """Count the result if it did not pass. Raises RunStopped if there are too many."""
+        """Count the result if it did not pass. Raises RunStopped if there are too many by now."""
         is_exempt = self._fails_fast and case.fail_fast is False
         self._failures += not (result.passed or is_exempt)
-        if self._failures == self._max_failures:
+        if self._stop is None and self._failures == self._max_failures:
             why = f"{_quoted_name(result)} did not pass (fail_fast)"
             if self._failures > 1:
                 why = f"{self._failures} cases did not pass (maxfail)"
-            raise RunStopped(StopReason("fail_fast", why))
+            self._stop = StopReason("fail_fast", why)
+        if self._stop is not None:  # also for a case that ended at the same time
+            raise RunStopped(self._stop)
         if case.fail_fast and not result.passed:
             owner = f"suite {case.suite!r} has" if case.suite else "the cases without a suite have"
             why = f"{_quoted_name(result)} did not pass, and {owner} fail_fast"
