@@ -55,6 +55,16 @@ def pytest_collection():
         gc.set_threshold(10_000)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """What a module of tests has imported stays, too."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
+
+
 @pytest.fixture
 def golden(request):
     """Compares the reports and records of a folder with the golden files of a name."""
