@@ -50,7 +50,6 @@ def pytest_collection():
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
         gc.set_threshold(10_000)
 
