@@ -3,7 +3,7 @@
 import ast
 import inspect
 import json
-import textwrap
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -318,21 +318,26 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, Model) and base is not Model:
-            found |= _own_docstrings(base)
+            found |= _docstrings_in(base.__module__)[base.__name__]
     return {name: text for name, text in found.items() if name in model.model_fields}
 
 
-def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    [definition] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - it is the source of a class
+@cache
+def _docstrings_in(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the docstrings of the fields of each class at the top level of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {
-        above.target.id: inspect.cleandoc(below.value.value)
-        for above, below in pairwise(definition.body)
-        if isinstance(above, ast.AnnAssign)
-        and isinstance(above.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
+        node.name: {
+            above.target.id: inspect.cleandoc(below.value.value)
+            for above, below in pairwise(node.body)
+            if isinstance(above, ast.AnnAssign)
+            and isinstance(above.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        }
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
     }
 
 
