@@ -1,7 +1,7 @@
 """Runs the command in forks of a process that imported it, so that a run costs what it does.
 
-Starting Python and importing takes half a second and 50 MB, whatever the command then does. A test
-of what a hostile file costs wants neither.
+Starting Python, importing and building the models takes half a second and 50 MB, whatever the
+command then does. A test of what a hostile file costs wants none of it.
 """
 
 import json
@@ -15,9 +15,15 @@ from typing import Self
 from support.cli import clean_environment, home_for
 
 _SERVER = """
-import json, os, resource, signal, sys, tempfile
+import gc, json, os, resource, signal, sys, tempfile
 import holodeck.cli.commands.validate, holodeck.config.loader
 from holodeck.__main__ import main
+from holodeck.models.agent import Agent, SuiteFile
+from holodeck.models.config import GlobalConfig
+
+for model in (Agent, SuiteFile, GlobalConfig):
+    model.model_rebuild()
+gc.freeze()
 
 def run(args, cwd, out, err):
     os.chdir(cwd)
