@@ -94,6 +94,7 @@ async def test_a_request_without_a_reply_is_an_error_that_shows_it(backend):
     assert result.outcome is Outcome.AGENT_ERROR
     said = [*result.errors, *(check.error for check in result.tool_checks if check.error)]
     assert any("the scripted model has no reply" in text and "call_1" in text for text in said)
+    assert len(result.attempts) <= 1, "the agent was asked again"
 
 
 async def test_a_reply_that_is_not_asked_for_is_an_error_of_the_case(backend):

@@ -41,7 +41,6 @@ from holodeck.models.backend import (
     McpBackendConfig,
     ProcessBackendConfig,
 )
-from holodeck.models.config import ExecutionConfig
 from support.frameworks import AGENT, TOOL, Subject, all_rows, lookup_order, script
 from support.tapped_service import serving
 
@@ -208,8 +207,7 @@ async def tapped_service(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
         with serving(own_url, ask_model) as url, variables_set({"OPENAI_BASE_URL": server.url}):
             request = {"question": "{input}", "model_url": "{tap_url}/openai/v1"}
             config = HttpBackendConfig(type="http", url=url, tap=True, request=request)
-            # what the model refuses is an error of the service, which waits before each new try
-            yield TappedServiceBackend(HttpBackend(config, ExecutionConfig(max_retries=0)))
+            yield TappedServiceBackend(HttpBackend(config))
 
 
 @asynccontextmanager

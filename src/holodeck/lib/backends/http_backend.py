@@ -38,6 +38,7 @@ from holodeck.lib.llm.client import RequestSender, RequestStats
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
+from holodeck.lib.llm.request_handler import request_handler
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.processes.threads import call_user_function
 from holodeck.lib.support.text import describe, to_text
@@ -234,7 +235,14 @@ class HttpBackend(InContext, AgentBackend):
                 self._limiters.note_reached(self._config.url)
                 apply_rate_limits(limiter, headers)
 
-            return (await self._client.send(request, limits.attempt_timeout, on_headers)).parse()
+            try:
+                response = await self._client.send(request, limits.attempt_timeout, on_headers)
+                return response.parse()
+            except RequestError as error:
+                # The service could not ask its model, and would not another time.
+                handler = request_handler()
+                error.is_transient &= handler is None or not handler.has_refused
+                raise
 
         limits = self._limits
         retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)

@@ -50,6 +50,11 @@ class RequestHandler(Protocol):
         """Whether it may send a request on to the model."""
         ...
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether a request got no answer, so that the case is an error whatever follows."""
+        ...
+
     def answer(
         self, method: str, path: str, body: bytes, send: Send
     ) -> AbstractAsyncContextManager[StreamedResponse]:
@@ -68,6 +73,11 @@ class HandlerChain:
     def sends_on(self) -> bool:
         """Whether both may send a request on."""
         return self.first.sends_on and self.second.sends_on
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether one of them did not answer a request."""
+        return self.first.has_refused or self.second.has_refused
 
     def answer(
         self, method: str, path: str, body: bytes, send: Send

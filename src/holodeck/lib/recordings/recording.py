@@ -228,6 +228,11 @@ class RecordedRequests:
         """Whether it may send a request on to the model."""
         return self.recording.takes_new
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether a request was not recorded."""
+        return bool(self.recording.misses)
+
     @asynccontextmanager
     async def answer(
         self, method: str, path: str, body: bytes, send: Send

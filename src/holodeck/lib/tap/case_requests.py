@@ -91,6 +91,11 @@ class CaseRequests:
         return self._replies is None
 
     @property
+    def has_refused(self) -> bool:
+        """Whether a request got no answer, or not the fault that it was to get."""
+        return any(request.problem is not None for request in self._requests)
+
+    @property
     def handled(self) -> list[HandledRequest]:
         """What became of the requests for an answer of the model, in order."""
         return [
