@@ -21,6 +21,8 @@ MAX_REQUEST_BYTES = 64_000_000
 """Of a body; models read no larger ones."""
 MAX_WAITING_BYTES = 64_000
 """Of what a client may send before it has read the response."""
+_REFUSED_S = 2.0
+"""How long a client whose request is refused may go on sending it, so that it reads the answer."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class ClientConnection(asyncio.Protocol):
         self._head: h11.Request | None = None
         self._body = bytearray()
         self._waiting_bytes = 0
+        self._is_refused = False
         self._task: asyncio.Task[None] | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
@@ -72,6 +75,8 @@ class ClientConnection(asyncio.Protocol):
         self._can_write.set()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         if self._task is not None:
             self._waiting_bytes += len(data)
             if self._waiting_bytes > MAX_WAITING_BYTES:
@@ -161,14 +166,19 @@ class ClientConnection(asyncio.Protocol):
         self._transport.write(self._http.send(event) or b"")
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        """Answer without reading further, and close."""
+        """Answer, and close once the client has done so.
+
+        To close while it still sends would reset the connection, and lose the answer.
+        """
+        self._is_refused = True
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             content = error_content(code, message)
             headers = [("content-type", "application/json"), ("connection", "close")]
             headers.append(("content-length", str(len(content))))
             self._send(h11.Response(status_code=status, headers=headers))
             self._send(h11.Data(data=content))
-        self._transport.close()
+        self._transport.write_eof()
+        asyncio.get_running_loop().call_later(_REFUSED_S, self._transport.close)
 
 
 async def _nothing() -> None:

@@ -164,6 +164,14 @@ async def test_a_request_that_is_too_large_is_refused(tapped, client, monkeypatc
     assert tapped.server.requests == []
 
 
+async def test_a_client_that_goes_on_sending_reads_why_it_was_refused(tapped, client, monkeypatch):
+    monkeypatch.setattr(server, "MAX_REQUEST_BYTES", 1000)
+
+    got = await client.post(tapped.channel.url + PATH, content=b"x" * 20_000_000)
+
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "request_too_large")
+
+
 @pytest.mark.parametrize(
     "sent",
     [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n"],
