@@ -3,7 +3,6 @@
 import ast
 import inspect
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -325,7 +324,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 @cache
 def _docstrings_in(module: str) -> Mapping[str, Mapping[str, str]]:
     """Return the docstrings of the fields of each class at the top level of a module."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    tree = ast.parse(inspect.getsource(resolve_name(module)))
     return {
         node.name: {
             above.target.id: inspect.cleandoc(below.value.value)

@@ -76,7 +76,7 @@ class HandlerChain:
 
     @property
     def has_refused(self) -> bool:
-        """Whether one of them did not answer a request."""
+        """Whether either did not answer a request."""
         return self.first.has_refused or self.second.has_refused
 
     def answer(
