@@ -56,7 +56,7 @@ def pytest_collection():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """What a module of tests has imported stays, too."""
+    """What a module of tests has imported stays, too, so each collection would look at it anew."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         gc.collect()

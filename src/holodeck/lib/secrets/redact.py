@@ -349,7 +349,7 @@ def _any_spelling(part: str) -> str:
         "".join(map(_any_byte, _bytes_of(char))),
     )
     spelled = f"(?:{'|'.join(dict.fromkeys(forms))})"
-    # no `+` after the bounds: before 3.11.5, Python forgets matches of a group that it repeats so
+    # Not `{1,32}+`: before 3.11.5, Python misses matches of a group with alternatives in it.
     return f"(?>{spelled}{{1,32}})" if char == "\\" else spelled
 
 

@@ -73,7 +73,9 @@ class StopPolicy:
         self._gives_up = settings.give_up is not False
         self._failures = 0
         self._stop: StopReason | None = None
+        """Why no further case of the run starts; None if one does."""
         self._stopped: dict[str | None, StopReason] = {}
+        """Why no further case of a suite starts, by its name; None for cases without one."""
         self._refusals = 0
 
     def reason_to_stop(self, case: TestCaseModel) -> StopReason | None:
