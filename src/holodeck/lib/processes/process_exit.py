@@ -132,7 +132,7 @@ def collector_paused() -> Iterator[None]:
     Both create many objects and keep them all; examining them again and again takes up to a third
     of the time. At the end they are moved to the oldest generation, because the next
     collection of young objects would examine all of them. In a process that runs only our code,
-    no collection examines them.
+    no collection examines them. What a program of the user has frozen stays frozen.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -140,9 +140,10 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            gc.freeze()
-            if _has_user_code or not _is_command:
-                gc.unfreeze()  # moves what `freeze` took to the oldest generation
+            if _is_command or not gc.get_freeze_count():
+                gc.freeze()
+                if _has_user_code or not _is_command:
+                    gc.unfreeze()  # moves what `freeze` took to the oldest generation
             gc.enable()
 
 
