@@ -259,11 +259,12 @@ def _is_elsewhere(name: str, module: ModuleType, entries: Sequence[Path]) -> boo
 
 def _family(name: str) -> dict[str, ModuleType]:
     """Return a module and those inside of it that are loaded, by their names."""
+    inside = f"{name}."
     # A copy, which is made in one step: making a list lets other threads import in between.
     return {
         loaded: module
         for loaded, module in sys.modules.copy().items()
-        if f"{loaded}.".startswith(f"{name}.")
+        if loaded == name or loaded.startswith(inside)
     }
 
 
