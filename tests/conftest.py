@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import sys
 import threading
 
 import pytest
@@ -14,6 +15,8 @@ from support.golden import compare_with_golden, write_golden
 from support.nursery import share_programs
 from support.pace import Hang
 
+_MODULES_OF_A_LIBRARY = 50
+"""How many modules a test imports at least where it imports a library."""
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 settings.register_profile(
@@ -55,10 +58,11 @@ def pytest_collection():
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item, nextitem):
-    """What a module of tests has imported stays, too, so each collection would look at it anew."""
+def pytest_runtest_protocol():
+    """Libraries that a test has imported stay, too, so each collection would look at them anew."""
+    before = len(sys.modules)
     result = yield
-    if nextitem is None or nextitem.path != item.path:
+    if len(sys.modules) - before >= _MODULES_OF_A_LIBRARY:
         gc.collect()
         gc.freeze()
     return result

@@ -55,9 +55,7 @@ def open_files():
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_cancelling_leaves_nothing_behind(
-    way, tmp_path, monkeypatch, record_property, request
-):
+async def test_cancelling_leaves_nothing_behind(way, tmp_path, monkeypatch, record_property):
     (tmp_path / "code.py").write_text(CODE)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -67,7 +65,6 @@ async def test_cancelling_leaves_nothing_behind(
 
     gc.collect()
     gc.freeze()  # what the tests before have made need not be searched again for each way to wait
-    request.addfinalizer(gc.unfreeze)
     for answer, fields, limits in WAITS.values():
         gc.collect()
         # What other tests forgot may begin tasks of its own while it is collected.
