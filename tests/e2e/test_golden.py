@@ -27,7 +27,7 @@ HIDDEN_IN_RECORD = {
     "case_finished.result.execution_time_ms",
     "case_finished.result.metric_results.evaluation_time_ms",
     "case_finished.result.metric_results.reasoning", "case_finished.result.timestamp",
-    "run_finished.libraries.anthropic", "run_finished.libraries.openai",
+    "run_finished.libraries.openai",
     "run_finished.libraries.semantic_kernel", "run_finished.environment.python_version",
     "run_finished.summary.total_duration_ms",
     "run_finished.summary.wall_time_ms", "run_finished.timestamp", "run_started.hashes.model",

@@ -26,7 +26,7 @@ def hanging(agent_dir):
 
 
 def test_an_interrupted_run_ends_at_once_and_reports_what_had_finished(hanging):
-    with start_cli("test", *OUTPUT, cwd=hanging.path) as run:
+    with start_cli("test", *OUTPUT, cwd=hanging.path, from_nothing=True) as run:
         hanging.server.wait_for_requests(2)
         run.interrupt()
         ran = run.finish()  # the model never answers
@@ -96,9 +96,9 @@ async def answer(message):
     write_bot(test_cases=[case("stubborn", "hello", contains="hello")])
 
     with start_cli("test", "--timeout", "50", cwd=bot_dir.path) as run:
-        read_until(run.process.stdout, b"working\n")
+        read_until(run.stdout, b"working\n")
         run.interrupt()
-        read_until(run.process.stdout, b"not now\n")
+        read_until(run.stdout, b"not now\n")
         run.interrupt()
         ran = run.finish()
 

@@ -111,7 +111,9 @@ def test_a_node_that_is_lost_costs_no_case(cluster, bot):
     folder = bot(2000)
     lost = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
 
-    with start_cli("test", "--on", "ray", cwd=folder, env=on_cluster(cluster)) as run:
+    with start_cli(
+        "test", "--on", "ray", cwd=folder, env=on_cluster(cluster), from_nothing=True
+    ) as run:
         wait_for(lambda: len(calls_of(folder)) > 700)
         cluster.remove_node(lost, allow_graceful=False)
         ran = run.finish(600)
@@ -259,7 +261,9 @@ def test_a_lost_head_ends_the_run_with_a_record_that_can_be_resumed(bot):
     last = f"600 if '00059' in message and not Path({str(go)!r}).exists() else 0.01"
     (folder / "bot.py").write_text(code.replace("0.01", last))
     try:
-        with start_cli("test", "--on", "ray", cwd=folder, env=on_cluster(own)) as run:
+        with start_cli(
+            "test", "--on", "ray", cwd=folder, env=on_cluster(own), from_nothing=True
+        ) as run:
             wait_for(lambda: len(calls_of(folder)) == 60)
             for processes in own.head_node.all_processes.values():
                 for one in processes:

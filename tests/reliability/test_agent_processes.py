@@ -62,8 +62,8 @@ async def test_no_process_of_an_agent_that_hangs_outlives_holodeck(tmp_path, age
 
     with start_cli("test", cwd=tmp_path) as run:
         await until((tmp_path / "hangs").exists)
-        processes = descendants(run.process.pid)
-        os.kill(run.process.pid, how)
+        processes = descendants(run.pid)
+        os.kill(run.pid, how)
         code = run.finish().code
 
     assert len(processes) == PROCESSES

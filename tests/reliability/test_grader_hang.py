@@ -226,8 +226,8 @@ async def test_no_signal_waits_for_a_grader_that_holds_the_interpreter(agent_dir
     write_project(agent_dir, source, timeout_ms=600_000)
     with start_cli("test", cwd=agent_dir.path) as run:
         await until((agent_dir.path / "started").exists)
-        started = descendants(run.process.pid)
-        os.killpg(run.process.pid, sent)
+        started = descendants(run.pid)
+        os.killpg(run.pid, sent)
 
         ran = await asyncio.to_thread(run.finish)
 

@@ -137,7 +137,8 @@ def test_a_grader_that_ends_the_process_is_an_error_when_a_record_is_scored(fold
 @pytest.mark.parametrize("way", ["os._exit(0)", "sys.exit(0)", "os.execvp('true', ['true'])"])
 def test_an_exit_handler_does_not_turn_a_failed_run_green(folder, way):
     bye = f"@atexit.register\ndef end():\n    {way}\n"
-    with start_cli("test", cwd=folder(bye + GREETS.replace("hello", "no"))) as run:
+    where = folder(bye + GREETS.replace("hello", "no"))
+    with start_cli("test", cwd=where, from_nothing=True) as run:
         assert run.finish().code == 1
 
 
@@ -254,7 +255,7 @@ answer = Agent()
 @pytest.mark.parametrize("args", [(), ("--workers", "2")], ids=["one process", "workers"])
 def test_what_the_agent_leaves_to_the_end_of_python_is_not_lost(folder, args):
     where = folder(KEEPS_A_LOG)
-    with start_cli("test", "agent.yaml", *args, cwd=where) as run:  # no fork: Python has to end
+    with start_cli("test", "agent.yaml", *args, cwd=where, from_nothing=True) as run:
         ran = run.finish()
     assert ran.code == 0, ran.stderr
     assert (where / "log.txt").read_text() == "said hi\n"

@@ -52,14 +52,14 @@ def test_killing_a_run_loses_nothing_announced_and_resuming_asks_only_for_the_re
 
 def killed_after(fleet, lines):
     """Kill a run as soon as it has announced so many cases; all that it announced."""
-    with fleet.forked(env={"BOT_HANGS": LAST}) as (run, stdout):
+    with fleet.start(env={"BOT_HANGS": LAST}) as run:
         output = b""
         while output.count(b"[Test ") < lines:
-            read = stdout.readline()
+            read = run.stdout.readline()
             assert read, output
             output += read
-        os.kill(run, signal.SIGKILL)
-        output += stdout.read()
+        os.kill(run.pid, signal.SIGKILL)
+        output += run.stdout.read()
     complete = output[: output.rfind(b"\n") + 1]
     return announced(complete.decode())
 
@@ -98,11 +98,11 @@ def test_a_signal_at_any_moment_ends_the_run_at_once_with_all_that_had_finished(
     (tmp_path / "tmp").mkdir()
     with fleet.start("-j", "100", "-o", "r.json", env={"TMPDIR": str(tmp_path / "tmp")}) as run:
         is_grader = moment == "judging"  # whose process prints on stderr
-        wait_for(run.process.stderr if is_grader else agent_output(run.process), 101 if done else 1)
-        os.killpg(run.process.pid, sent)
+        wait_for(run.stderr if is_grader else agent_output(run), 101 if done else 1)
+        os.killpg(run.pid, sent)
         ran = run.finish()  # long before what hangs would have ended
         with pytest.raises(ProcessLookupError):  # nobody of the group is left
-            os.killpg(run.process.pid, 0)
+            os.killpg(run.pid, 0)
 
     [record] = fleet.records()
     assert_plain(ran)
@@ -142,9 +142,9 @@ async def answer(text):
     with fleet.start() as run:
         seen = 0
         while seen < 10:
-            seen += run.process.stdout.readline().startswith(b"[Test ")
+            seen += run.stdout.readline().startswith(b"[Test ")
         run.interrupt()
-        while agent_output(run.process).readline() != b"not now\n":
+        while agent_output(run).readline() != b"not now\n":
             pass
         run.interrupt()
         ran = run.finish()

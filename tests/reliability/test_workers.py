@@ -179,8 +179,8 @@ async def test_no_worker_outlives_holodeck_and_finished_cases_are_kept(
 
     with start_cli("test", "--workers", "2", cwd=agent_dir.path) as run:
         await until(lambda: len(list(agent_dir.path.glob("hangs-*"))) == 2)
-        processes = descendants(run.process.pid)
-        os.kill(run.process.pid, how)
+        processes = descendants(run.pid)
+        os.kill(run.pid, how)
         ran = run.finish()
 
     assert ran.code == code, ran.stderr
@@ -198,9 +198,9 @@ async def test_a_worker_ends_with_its_parent_although_nobody_tells_it(agent_dir,
     with start_cli("test", "--workers", "2", cwd=agent_dir.path) as run:
         await until(lambda: len(list(agent_dir.path.glob("hangs-*"))) == 2)
         workers = [int(one.name.rpartition("-")[2]) for one in agent_dir.path.glob("hangs-*")]
-        for guard in set(descendants(run.process.pid)) - set(workers):
+        for guard in set(descendants(run.pid)) - set(workers):
             os.kill(guard, signal.SIGKILL)
-        os.kill(run.process.pid, signal.SIGKILL)
+        os.kill(run.pid, signal.SIGKILL)
         run.finish()
 
     assert len(workers) == 2

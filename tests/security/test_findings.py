@@ -207,18 +207,17 @@ def test_a_browser_that_resets_its_connection_prints_no_traceback(agent_dir):
     agent_dir.write_agent(test_cases=HANGS, execution={"parallel_test_cases": 1})
     with start_cli("test", cwd=agent_dir.path):
         agent_dir.server.wait_for_requests(2)
-        view = start_cli("view", "--live", "--no-open", cwd=agent_dir.path)
-        url = view.process.stdout.readline().decode().split()[-1]
-        address = urlsplit(url)
-        for _ in range(30):
-            with socket.create_connection((address.hostname, address.port)) as browser:
-                browser.sendall(b"GET / HTTP/1.1\r\n")
-                browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection = HTTPConnection(address.hostname, address.port, timeout=60)
-        connection.request("GET", "/")
-        connection.getresponse().read()
-        connection.close()
-        with view:
+        with start_cli("view", "--live", "--no-open", cwd=agent_dir.path) as view:
+            url = view.stdout.readline().decode().split()[-1]
+            address = urlsplit(url)
+            for _ in range(30):
+                with socket.create_connection((address.hostname, address.port)) as browser:
+                    browser.sendall(b"GET / HTTP/1.1\r\n")
+                    browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection = HTTPConnection(address.hostname, address.port, timeout=60)
+            connection.request("GET", "/")
+            connection.getresponse().read()
+            connection.close()
             view.interrupt()
             ran = view.finish()
 

@@ -10,14 +10,16 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import BinaryIO, Protocol, Self
 
 import platformdirs
 
@@ -107,46 +109,49 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+class Started(Protocol):
+    """A process that was started."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; fails with an error where the process does not end in time."""
+
+
+Streams = tuple[int, int, int]
+Start = Callable[[Streams], AbstractContextManager[Started]]
+"""Starts a process with these files as its streams; leaving the block ends its group."""
+
+
 class RunningCli:
     """A started command in a process group of its own; leaving the block ends the group."""
 
-    def __init__(
-        self, args: tuple[str, ...], *, cwd: Path, env: Environment | None, stdin: str | None
-    ) -> None:
-        self._stdin = stdin
-        with interruptible():
-            self.process = subprocess.Popen(
-                [*COMMAND, *args],
-                cwd=cwd,
-                env=clean_environment(home_for(cwd), env),
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+    def __init__(self, start: Start, stdin: str | None) -> None:
+        with ExitStack() as left:
+            given = left.enter_context(_file_with(stdin or ""))
+            self.stdout, out = left.enter_context(_pipe())
+            self.stderr, err = left.enter_context(_pipe())
+            process = left.enter_context(start((given.fileno(), out, err)))
+            os.close(out)
+            os.close(err)
+            self.pid, self.wait = process.pid, process.wait
+            self._left = left.pop_all()
 
     def interrupt(self) -> None:
         """Ctrl-C: SIGINT to the command and its children."""
-        os.killpg(self.process.pid, signal.SIGINT)
+        os.killpg(self.pid, signal.SIGINT)
 
     def finish(self, timeout: float = 180.0) -> Ran:
         """Wait for the end; a command that does not end in time fails the test with its output."""
-        sent = None if self._stdin is None else self._stdin.encode()
-        try:
-            out, err = self.process.communicate(sent, timeout)
-        except subprocess.TimeoutExpired as error:
-            self.kill()
-            out, err = self.process.communicate()
-            raise AssertionError(
-                f"still running after {timeout} s\n{readable(out)}\n{readable(err)}"
-            ) from error
-        return Ran(self.process.returncode, readable(out), readable(err))
-
-    def kill(self) -> None:
-        """End the whole group, the command and what it may have left behind."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        with ThreadPoolExecutor() as readers:
+            reads = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            is_late = wait(reads, timeout).not_done
+            if is_late:
+                self._left.close()
+            out, err = (readable(read.result()) for read in reads)
+        if is_late:
+            raise AssertionError(f"still running after {timeout} s\n{out}\n{err}")
+        return Ran(self.wait(timeout), out, err)
 
     def __enter__(self) -> Self:
         return self
@@ -157,10 +162,7 @@ class RunningCli:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.kill()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        self._left.close()
 
 
 def without_durations(shown: str) -> str:
@@ -173,10 +175,54 @@ def readable(output: bytes) -> str:
 
 
 def start_cli(
-    *args: str | Path, cwd: Path, env: Environment | None = None, stdin: str | None = None
+    *args: str | Path,
+    cwd: Path,
+    env: Environment | None = None,
+    stdin: str | None = None,
+    from_nothing: bool = False,
 ) -> RunningCli:
-    """Start `holodeck args...`; use as `with start_cli(...) as run: ... run.finish()`."""
-    return RunningCli(tuple(map(str, args)), cwd=cwd, env=env, stdin=stdin)
+    """Start `holodeck args...`; use as `with start_cli(...) as run: ... run.finish()`.
+
+    Args:
+        args: Those of the command.
+        cwd: Its working folder.
+        env: Variables to set for it.
+        stdin: What it reads from standard input.
+        from_nothing: Whether to start Python, where a fork would hide what the test is about.
+    """
+    variables = clean_environment(home_for(cwd), env)
+    program = None if from_nothing or _is_about_python(env) else NURSERY
+    return RunningCli(_starter(program, args, cwd, variables), stdin)
+
+
+def _is_about_python(env: Environment | None) -> bool:
+    return any(BEFORE_PYTHON.match(name) for name in env or ())
+
+
+def _starter(
+    program: Nursery | None, args: Sequence[str | Path], cwd: Path, env: Mapping[str, str]
+) -> Start:
+    """What starts the command, or pytest: in a fork of the program, if there is one."""
+    arguments = [str(argument) for argument in args]
+    if program is None:
+        return lambda streams: _from_nothing((*COMMAND, *arguments), cwd, env, streams)
+    return lambda streams: program.forked(arguments, cwd, env, streams)
+
+
+@contextmanager
+def _file_with(text: str) -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode())
+        file.seek(0)
+        yield file
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[BinaryIO, int]]:
+    """A pipe: the file to read from, and the descriptor to write to, which the block closes."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        yield stream, writing
 
 
 def run_cli(
@@ -190,7 +236,7 @@ def run_cli(
 
     Where nothing about Python itself is to be set, in a fork of a process that has imported it.
     """
-    if any(BEFORE_PYTHON.match(name) for name in env or ()):
+    if _is_about_python(env):
         with start_cli(*args, cwd=cwd, env=env, stdin=stdin) as run:
             return run.finish(timeout)
     variables = clean_environment(home_for(cwd), env)
@@ -200,19 +246,6 @@ def run_cli(
     if code == -signal.SIGALRM:
         raise AssertionError(f"still running after {timeout} s\n{readable(out)}\n{readable(err)}")
     return Ran(code, readable(out), readable(err))
-
-
-class InTerminal(Protocol):
-    """A process on a terminal."""
-
-    pid: int
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code; fails with an error where the process does not end in time."""
-
-
-Start = Callable[[int], AbstractContextManager[InTerminal]]
-"""Starts a process on a terminal, which leaving the block ends."""
 
 
 class RunningInTerminal:
@@ -225,7 +258,7 @@ class RunningInTerminal:
         self._master, slave = pty.openpty()
         self._left.callback(os.close, self._master)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = self._left.enter_context(start(slave))
+        self.process = self._left.enter_context(start((slave, slave, slave)))
         os.close(slave)
 
     def interrupt(self) -> None:
@@ -291,16 +324,9 @@ def start_in_pty(
     program: Nursery = NURSERY,
 ) -> RunningInTerminal:
     """Start `holodeck args...`, or pytest, on a terminal of that size."""
-    arguments, variables = tuple(map(str, args)), _in_terminal(cwd, env)
-
-    def forked(terminal: int) -> AbstractContextManager[InTerminal]:
-        return program.forked(arguments, cwd, variables, (terminal, terminal, terminal))
-
-    def from_nothing(terminal: int) -> AbstractContextManager[InTerminal]:
-        return _from_nothing((*COMMAND, *arguments), cwd, variables, terminal)
-
-    is_about_python = any(BEFORE_PYTHON.match(name) for name in env or ())
-    return RunningInTerminal(from_nothing if is_about_python else forked, cols, rows)
+    variables = _in_terminal(cwd, env)
+    start = _starter(None if _is_about_python(env) else program, args, cwd, variables)
+    return RunningInTerminal(start, cols, rows)
 
 
 def start_python_in_pty(*args: str | Path, cwd: Path, cols: int = 80) -> RunningInTerminal:
@@ -309,7 +335,7 @@ def start_python_in_pty(*args: str | Path, cwd: Path, cols: int = 80) -> Running
     command = (sys.executable, "-P", *map(str, args))
     variables = _in_terminal(cwd, {"PYTHONPATH": source})
     return RunningInTerminal(
-        lambda terminal: _from_nothing(command, cwd, variables, terminal), cols, 24
+        lambda streams: _from_nothing(command, cwd, variables, streams), cols, 24
     )
 
 
@@ -319,16 +345,17 @@ def _in_terminal(cwd: Path, env: Environment | None) -> dict[str, str]:
 
 @contextmanager
 def _from_nothing(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], terminal: int
-) -> Iterator[InTerminal]:
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Streams
+) -> Iterator[Started]:
+    stdin, stdout, stderr = streams
     with interruptible():
         process = subprocess.Popen(
             command,
             cwd=cwd,
             env=env,
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
         )
     try:

@@ -2,10 +2,9 @@
 
 import json
 from collections import Counter
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import yaml
 
@@ -14,12 +13,9 @@ from support.cli import (
     Environment,
     Ran,
     RunningCli,
-    clean_environment,
-    home_for,
     run_cli,
     start_cli,
 )
-from support.nursery import NURSERY
 
 PARALLEL = 20
 BOT = """
@@ -71,12 +67,6 @@ class Fleet:
 
     def start(self, *args: str, env: Environment | None = None) -> RunningCli:
         return start_cli("test", "-j", str(PARALLEL), *args, cwd=self.path, env=env)
-
-    def forked(self, env: Environment) -> AbstractContextManager[tuple[int, BinaryIO]]:
-        """Start it in a fork, to be killed; its id, and what it writes to stdout."""
-        variables = clean_environment(home_for(self.path), env)
-        args = ["test", "-j", str(PARALLEL)]
-        return NURSERY.started(args, cwd=self.path, env=variables)
 
     def run(self, *args: str, env: Environment | None = None) -> Ran:
         """Run the tests to the end."""

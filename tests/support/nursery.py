@@ -2,8 +2,8 @@
 
 Starting Python and importing an agent library takes seconds, whatever the command then does, and
 most tests are about what it does. A run here is a process of its own, with its own streams,
-variables and folder; only the imports are done. Runs that are started to be interrupted are started
-from nothing.
+variables and folder; only the imports are done. Tests of how Python starts and ends start it from
+nothing.
 
 The processes of one run of the tests share them: the first one starts them, and they end with it.
 """
@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
 
 from support import certificates
 
@@ -37,9 +36,15 @@ def ready(model):
             one.model_rebuild()
         ready(one)
 
+not_imported = {
+    "holodeck.__main__", "holodeck.pytest_plugin",
+    # few runs need the large library behind it, which would make each fork slower
+    "holodeck.lib.backends.semantic_kernel.anthropic_chat",
+}
+
 def import_all(package):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        if module.name not in {"holodeck.__main__", "holodeck.pytest_plugin"}:
+        if module.name not in not_imported:
             loaded = importlib.import_module(module.name)
             if module.ispkg:
                 import_all(loaded)
@@ -51,6 +56,8 @@ read_once()
 
 _COMMAND = """
 import types
+import anyio._backends._asyncio, h2.connection, httpcore2, jsonschema, regex
+import opentelemetry.sdk.trace
 import holodeck.lib.backends.semantic_kernel.agent
 import semantic_kernel.connectors.ai.open_ai
 from holodeck.__main__ import main as command
@@ -174,6 +181,8 @@ RUN_LIMIT_S = 120
 _START_LIMIT_S = 120.0
 _SHARED = "HOLODECK_TEST_PROGRAMS"
 """The variable with the folder of programs that another process has started."""
+_SHARED_FOLDER = os.environ.get(_SHARED)
+"""That folder; read now, as tests change the environment."""
 
 
 class Fork:
@@ -239,18 +248,6 @@ class Nursery:
             return code, out.read(), err.read()
 
     @contextmanager
-    def started(
-        self, args: Sequence[str], *, cwd: Path, env: Mapping[str, str]
-    ) -> Iterator[tuple[int, BinaryIO]]:
-        """A run by its id, and what it writes; leaving the block kills it."""
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as said, Path(os.devnull).open("r+b") as nothing:
-            streams = nothing.fileno(), writing, nothing.fileno()
-            with self.forked(args, cwd, env, streams) as fork:
-                os.close(writing)
-                yield fork.pid, said
-
-    @contextmanager
     def forked(
         self,
         args: Sequence[str],
@@ -274,7 +271,7 @@ class Nursery:
 
     def start(self) -> None:
         """Start the process, unless this was done, without waiting until it is ready."""
-        if self._process is not None or _SHARED in os.environ:
+        if self._process is not None or _SHARED_FOLDER:
             return
         address = str(self._address)
         client = self._address.with_suffix("")
@@ -319,8 +316,8 @@ PROGRAMS = {"holodeck": NURSERY, "pytest": PYTESTS}
 @cache
 def _folder() -> Path:
     """The folder of the programs and of their sockets; its owner removes it."""
-    if _SHARED in os.environ:
-        return Path(os.environ[_SHARED])
+    if _SHARED_FOLDER:
+        return Path(_SHARED_FOLDER)
     folder = tempfile.TemporaryDirectory(prefix="programs-")
     atexit.register(folder.cleanup)
     return Path(folder.name)

@@ -1,10 +1,11 @@
 """Whether agents of the suite run in worker processes: `HOLODECK_WORKERS=2 pytest …`."""
 
 import os
-import subprocess
-from typing import IO
+from typing import BinaryIO
 
 import pytest
+
+from support.cli import RunningCli
 
 HAS_WORKERS = os.environ.get("HOLODECK_WORKERS", "1") != "1"
 
@@ -14,8 +15,6 @@ def only_in_one_process(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(HAS_WORKERS, reason=reason)
 
 
-def agent_output(run: "subprocess.Popen[bytes]") -> IO[bytes]:
+def agent_output(run: RunningCli) -> BinaryIO:
     """The stream of holodeck on which what an agent prints arrives: workers print on stderr."""
-    stream = run.stderr if HAS_WORKERS else run.stdout
-    assert stream is not None
-    return stream
+    return run.stderr if HAS_WORKERS else run.stdout

@@ -69,7 +69,7 @@ def test_what_a_class_of_the_user_wrote_to_a_file_that_it_left_open_is_there(tmp
         "test_cases: [{input: x, evaluations: [{metric: contains, value: hi}]}]\n"
     )
 
-    with start_cli("test", "agent.yaml", cwd=tmp_path) as run:
+    with start_cli("test", "agent.yaml", cwd=tmp_path, from_nothing=True) as run:
         assert run.finish().code == 0
 
     assert (tmp_path / "log.txt").read_text() == "x"

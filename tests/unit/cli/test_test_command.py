@@ -1,6 +1,7 @@
 """`holodeck test` from the outside: what it prints, writes and exits with."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -201,7 +202,7 @@ def test_code_that_exits_is_not_a_success(folder):
 def test_ctrl_c_still_reports_what_had_finished(folder):
     where = folder(GOOD, case("wait"), BAD)
     with start_cli("test", "-o", "r.json", "-o", "r.md", cwd=where) as run:
-        line = run.process.stdout.readline().decode().rstrip()
+        line = run.stdout.readline().decode().rstrip()
         assert without_durations(line) == "[Test 1/3] PASS says hello"
         run.interrupt()
         ran = run.finish()
@@ -217,8 +218,8 @@ def test_ctrl_c_still_reports_what_had_finished(folder):
 def test_being_terminated_is_being_interrupted_with_a_code_of_its_own(folder):
     where = folder(GOOD, case("wait"))
     with start_cli("test", "-o", "r.json", cwd=where) as run:
-        run.process.stdout.readline()
-        run.process.send_signal(signal.SIGTERM)
+        run.stdout.readline()
+        os.kill(run.pid, signal.SIGTERM)
         ran = run.finish()
 
     assert ran.code == 143
@@ -256,11 +257,11 @@ def test_on_a_terminal_a_running_test_is_shown_and_cleared_by_ctrl_c(folder):
 def test_a_reader_that_leaves_does_not_change_the_verdict(folder):
     where = folder(BAD)
     with start_cli("test", "-o", "r.json", cwd=where) as run:
-        run.process.stdout.close()
-        run.process.wait(180)
-        errors = run.process.stderr.read()
+        run.stdout.close()
+        code = run.wait(180)
+        errors = run.stderr.read()
 
-    assert (run.process.returncode, errors) == (1, b"")
+    assert (code, errors) == (1, b"")
     assert (where / "r.json").exists()
 
 
