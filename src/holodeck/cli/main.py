@@ -3,7 +3,6 @@
 Only click is imported until the command is known, so that `--help` and `--version` are fast.
 """
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -50,10 +49,6 @@ COMMANDS = {
     ),
 }
 """Command → its location, and its line in the help."""
-
-
-_NEW_OBJECTS = 10_000
-"""So many new objects start a garbage collection: a run creates many, and keeps most of them."""
 
 
 class LazyGroup(click.Group):
@@ -116,7 +111,6 @@ def main() -> None:
 
 def _run_program() -> int:
     """Prepare the process, run the command line, and return the exit code."""
-    gc.set_threshold(_NEW_OBJECTS)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - stays open

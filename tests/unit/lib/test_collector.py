@@ -12,6 +12,19 @@ with process_exit.collector_paused():
     pass
 print(gc.get_freeze_count() > 0)
 """
+BOT = """
+import gc
+
+def answer(text):
+    return str(gc.isenabled())
+"""
+GRADERS = """
+import gc
+
+def collects(case):
+    assert gc.isenabled()
+    assert case.response == "True"
+"""
 
 
 @pytest.mark.parametrize(
@@ -36,3 +49,20 @@ def test_only_our_own_objects_are_kept_from_the_garbage_collector(begin, is_froz
     )
 
     assert ran.stdout.strip() == is_frozen
+
+
+@pytest.mark.parametrize("backend", ["bot:answer", {"type": "process", "target": "bot:answer"}])
+def test_garbage_is_collected_in_every_process_of_a_run(agent_dir, backend):
+    agent_dir.write("bot.py", BOT)
+    agent_dir.write("graders.py", GRADERS)
+    case = {"input": "hi", "evaluations": [{"type": "code", "grader": "graders:collects"}]}
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend=backend,
+        test_cases=[case | {"name": name} for name in "ab"],
+    )
+
+    ran = agent_dir.run("test", "--workers", "2")
+
+    assert ran.code == 0, ran.stdout

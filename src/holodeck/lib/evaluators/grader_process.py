@@ -30,6 +30,7 @@ from holodeck.lib.processes.child_process import (
     FramedChild,
     Launch,
     how_it_ended,
+    main_of,
     python_command,
 )
 from holodeck.lib.processes.process_exit import exit_now, forbid_process_exit
@@ -55,7 +56,6 @@ T = TypeVar("T")
 
 OWN_REASON = "reason: "
 """Begins what the process itself writes into the file for crashes."""
-_PROGRAM = "from holodeck.lib.evaluators.grader_process import main; main()"
 _FIELDS = tuple(field.name for field in fields(Score))
 _RESPONSE_S = 2.0
 """How long a process that is called may take to say that it can be called again."""
@@ -159,7 +159,7 @@ class _Child(FramedChild):
     async def begin(self) -> None:
         """Start the process."""
         descriptor = self._crash_file.fileno()
-        command = python_command(_PROGRAM, path_for_children(), str(descriptor))
+        command = python_command(main_of(__name__), path_for_children(), str(descriptor))
         self.ended.add_done_callback(lambda _: self._crash_file.close())
         await self.start(Launch(command, stderr=None, pass_fds=(descriptor,)))
 

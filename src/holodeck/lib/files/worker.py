@@ -24,6 +24,7 @@ from holodeck.lib.processes.child_process import (
     ChildEnded,
     FramedChild,
     Launch,
+    main_of,
     python_command,
 )
 from holodeck.lib.processes.threads import LoopThread
@@ -31,7 +32,6 @@ from holodeck.lib.support.environment import process_variables
 
 MAX_PROCESSES = 4
 MAX_ANSWER_BYTES = 100_000_000
-_PROGRAM = "from holodeck.lib.files.worker import main; main()"
 _VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TESSDATA_PREFIX", "TMPDIR")
 """What the process gets to know of the environment: no secrets."""
 
@@ -94,7 +94,7 @@ class Workers:
         worker.ended.add_done_callback(lambda _: workers.discard(worker))
         variables = process_variables()
         known = {name: variables[name] for name in _VARIABLES if name in variables}
-        command = python_command(_PROGRAM, [*filter(None, sys.path)])
+        command = python_command(main_of(__name__), [*filter(None, sys.path)])
         env = {**known, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         await worker.start(Launch(command, env=env, stderr=subprocess.DEVNULL))
         return worker

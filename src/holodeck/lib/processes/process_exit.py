@@ -121,6 +121,8 @@ def _caller() -> str:
 
 
 _WRITERS = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_NEW_OBJECTS = 10_000
+"""So many new objects start a garbage collection: a run creates many, and keeps most of them."""
 _is_command = False
 _has_user_code = False
 
@@ -148,9 +150,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def note_command() -> None:
-    """Note that this process is the command, and not a program of the user that imports us."""
+    """Note that this process is the command or a worker, and no program of the user's."""
     global _is_command  # noqa: PLW0603 - there is one process
     _is_command = True
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def note_user_code() -> None:

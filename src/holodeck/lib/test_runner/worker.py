@@ -39,6 +39,7 @@ from holodeck.lib.processes.process_exit import (
     exit_now,
     finish_user_code,
     forbid_process_exit,
+    note_command,
     process_exit_forbidden,
 )
 from holodeck.lib.processes.threads import RunLoop
@@ -63,6 +64,7 @@ def main() -> None:
     """Serve the parent at the other end of standard input and output."""
     with suppress(ValueError, OSError):  # a parent's ignored signals are inherited
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    note_command()
     channel = Parent(FrameReader())
     first = channel.receive()
     if first is None:

@@ -33,7 +33,7 @@ from holodeck.lib.backends.process.messages import Abilities
 from holodeck.lib.backends.process.pool import Pool, Worker
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
-from holodeck.lib.processes.child_process import Launch, program_path
+from holodeck.lib.processes.child_process import Launch, main_of, program_path
 from holodeck.lib.support.approvals import ApprovalDecisions
 from holodeck.lib.support.text import describe
 from holodeck.lib.tools.base import to_json_value
@@ -52,8 +52,8 @@ CLOSE_S = 5.0
 """How long an agent may take to close a conversation."""
 _SOURCES = Path(__file__).parents[4]
 _WORKER = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); import holodeck; del sys.path[0];"
-    " from holodeck.lib.backends.python.worker import main; main()"
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import holodeck; del sys.path[0]; "
+    + main_of("holodeck.lib.backends.python.worker")
 )
 """Imports this holodeck in the user's interpreter, which need not have it installed."""
 _NO_HISTORY = (

@@ -47,15 +47,15 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ExecutionError, HoloDeckError
-from holodeck.lib.processes.child_process import ChildProcess, Launch, python_command
+from holodeck.lib.processes.child_process import ChildProcess, Launch, main_of, python_command
 from holodeck.lib.support.environment import process_variables
 from holodeck.lib.user_code.code_root import path_for_children
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestResult
 
-WORKER_PROGRAM = "import gc; gc.disable(); from holodeck.lib.test_runner.worker import main; main()"
-"""A start frees nothing; the worker enables the collector once it is ready."""
+WORKER_PROGRAM = main_of("holodeck.lib.test_runner.worker")
+"""What Python runs in a worker process."""
 ENDED = "the worker process was ended"
 
 
