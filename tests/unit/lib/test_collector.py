@@ -9,7 +9,7 @@ from holodeck.lib.processes import process_exit
 
 {begin}
 with process_exit.collector_paused():
-    pass
+    many = [[] for _ in range(20_000)]
 print(gc.get_freeze_count() > 0)
 """
 BOT = """

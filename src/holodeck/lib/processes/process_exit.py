@@ -142,7 +142,8 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if _is_command or not gc.get_freeze_count():
+            is_worth_it = gc.get_count()[0] > _NEW_OBJECTS
+            if is_worth_it and (_is_command or not gc.get_freeze_count()):
                 gc.freeze()
                 if _has_user_code or not _is_command:
                     gc.unfreeze()  # moves what `freeze` took to the oldest generation
