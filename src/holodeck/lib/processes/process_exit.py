@@ -132,9 +132,9 @@ def collector_paused() -> Iterator[None]:
     """Pause garbage collection while modules are imported, or while a run is prepared.
 
     Both create many objects and keep them all; examining them again and again takes up to a third
-    of the time. At the end they are moved to the oldest generation, because the next
-    collection of young objects would examine all of them. In a process that runs only our code,
-    no collection examines them. What a program of the user has frozen stays frozen.
+    of the time. At the end they are moved to the oldest generation, if they are many, because the
+    next collection of young objects would examine all of them. In a process that runs only our
+    code, no collection examines them. What a program of the user has frozen stays frozen.
     """
     was_on = gc.isenabled()
     gc.disable()
