@@ -56,8 +56,7 @@ read_once()
 
 _COMMAND = """
 import types
-import anyio._backends._asyncio, h2.connection, httpcore2, jsonschema, regex
-import opentelemetry.sdk.trace
+import anyio._backends._asyncio, jsonschema, opentelemetry.sdk.trace, regex
 import holodeck.lib.backends.semantic_kernel.agent
 import semantic_kernel.connectors.ai.open_ai
 from holodeck.__main__ import main as command
