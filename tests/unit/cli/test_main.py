@@ -101,7 +101,7 @@ def test_an_error_does_not_show_a_secret_of_the_environment(tmp_path):
 
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path):
-    with start_cli("schema", cwd=tmp_path) as run:
+    with start_cli("schema", cwd=tmp_path, from_nothing=True) as run:
         run.stdout.close()
         run.wait(180)
         assert run.stderr.read() == b""

@@ -256,7 +256,7 @@ def test_on_a_terminal_a_running_test_is_shown_and_cleared_by_ctrl_c(folder):
 
 def test_a_reader_that_leaves_does_not_change_the_verdict(folder):
     where = folder(BAD)
-    with start_cli("test", "-o", "r.json", cwd=where) as run:
+    with start_cli("test", "-o", "r.json", cwd=where, from_nothing=True) as run:
         run.stdout.close()
         code = run.wait(180)
         errors = run.stderr.read()
